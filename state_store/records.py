@@ -1,0 +1,140 @@
+"""What the store hands out: frozen values, never table classes."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.trial import Purpose, TrialState
+
+
+class JobPhase(StrEnum):
+    """Whether a job still recurs."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+
+
+class RecurrenceState(StrEnum):
+    """The states of a recurrence: open, then exactly one of the others."""
+
+    OPEN = "open"
+    REACHED = "reached"
+    NOT_REACHED = "not_reached"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRecurrence:
+    """The answer to opening a recurrence.
+
+    Attributes:
+        granted: Whether it may train.
+        why: If not, why not, in one sentence; else which recurrence it is.
+        number: Its number in the job, from 1; 0 if not granted.
+        slots: The trial slots it may use, from 1; empty if not granted.
+        data_epoch: Key of the preprocessed data: the same key, no second preprocessing.
+    """
+
+    granted: bool
+    why: str
+    number: int
+    slots: tuple[int, ...]
+    data_epoch: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as registered, and where it stands.
+
+    Attributes:
+        spec: Its knobs.
+        phase: Whether it still recurs.
+        max_power_w: Rated power in W that its costs use; 0 before the first report.
+        min_recurrence_cost: Cost in J of its cheapest recurrence so far; None without any.
+        best_batch_size: Batch size that ended that recurrence.
+        recurrence_count: Recurrences granted so far.
+        trial_count: Trials handed out so far.
+        created_at: When it was registered (UTC).
+    """
+
+    spec: JobSpec
+    phase: JobPhase
+    max_power_w: float
+    min_recurrence_cost: float | None
+    best_batch_size: int | None
+    recurrence_count: int
+    trial_count: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """A trial's row. Units are in the names; None where not known (yet)."""
+
+    job_id: str
+    run_id: str
+    recurrence_number: int
+    number: int
+    slot: int
+    batch_size: int
+    purpose: Purpose
+    why: str
+    cost_threshold: float | None
+    learning_rate_factor: float
+    state: TrialState
+    reason: str
+    error: str
+    num_epochs: int | None
+    metric: float | None
+    energy_j: float | None
+    time_s: float | None
+    cost: float | None
+    energy_source: str
+    energy_estimated: bool
+    max_power_w: float | None
+    accelerator: str
+    accelerator_count: int
+    node: str
+    attempts: int
+    model_uri: str
+    issued_at: datetime
+    lease_expires_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrenceRecord:
+    """A recurrence's row with the sums over its trials.
+
+    Attributes:
+        job_id: The job's name.
+        run_id: The KFP run.
+        number: Its number in the job, from 1.
+        state: How it stands.
+        data_epoch: Key of its preprocessed data.
+        trial_count: Trials handed out.
+        batch_size: The winner's batch size; None without a winner.
+        num_epochs: Epochs over all its trials.
+        energy_j: Energy in J over all its trials (those of unknown energy not counted).
+        time_s: Training time in s over all its trials.
+        cost: Cost in J over all its trials that have one; None if none has.
+        energy_estimated: Whether any of the energy was estimated.
+        opened_at: When it was opened (UTC).
+        closed_at: When it was closed (UTC); None while open.
+    """
+
+    job_id: str
+    run_id: str
+    number: int
+    state: RecurrenceState
+    data_epoch: str
+    trial_count: int
+    batch_size: int | None
+    num_epochs: int
+    energy_j: float
+    time_s: float
+    cost: float | None
+    energy_estimated: bool
+    opened_at: datetime
+    closed_at: datetime | None

@@ -1,0 +1,57 @@
+"""The library's own exceptions: each message gives the value, what is allowed and what to do."""
+
+
+class ZeusError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class InvalidValueError(ZeusError, ValueError):
+    """A value from outside (a knob, a metric, a measurement) is not usable."""
+
+
+class JobChangedError(ZeusError):
+    """A job's knobs differ from those it was registered with."""
+
+
+class UnknownJobError(ZeusError, LookupError):
+    """No job of that name is in the store."""
+
+
+class UnknownTrialError(ZeusError, LookupError):
+    """No trial was handed out for that run and slot."""
+
+
+class ConflictingReportError(ZeusError):
+    """A finished trial was reported again with another outcome."""
+
+
+class NoBatchSizeLeftError(ZeusError):
+    """Every batch size of the job is ruled out."""
+
+
+class NoWinnerError(ZeusError):
+    """No trial of the recurrence reached the target metric, or the one that did saved no model."""
+
+
+class EntryPointError(ZeusError):
+    """The user's entry point can't be found or called."""
+
+
+class DivergedError(ZeusError):
+    """Training reported a metric that is not a number: it diverged at this batch size."""
+
+
+class EarlyStop(ZeusError):  # noqa: N818 - a signal to unwind the user's loop, not a fault
+    """The next epoch would cross the trial's cost threshold."""
+
+
+class StoreError(ZeusError):
+    """Base of the store's errors."""
+
+
+class StoreUnavailableError(StoreError):
+    """The database can't be reached, or does not answer in time."""
+
+
+class StoreVersionError(StoreError):
+    """The database's schema is newer than this code, or is not the library's at all."""

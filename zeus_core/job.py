@@ -1,0 +1,151 @@
+"""A recurring training task and its knobs."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.validation import integer, number, text
+
+MAX_BATCH_SIZES = 256
+
+
+class LearningRateRule(StrEnum):
+    """How the learning rate follows the batch size, as a factor on the user's own."""
+
+    NONE = "none"
+    LINEAR = "linear"
+    """Proportional to the batch size: plain SGD."""
+    SQUARE_ROOT = "square_root"
+    """Proportional to its square root: Adam and other adaptive optimizers."""
+
+    def factor(self, batch_size: int, default_batch_size: int) -> float:
+        """Return the factor for ``batch_size``, 1.0 at the default batch size."""
+        ratio = batch_size / default_batch_size
+        return {"none": 1.0, "linear": ratio, "square_root": math.sqrt(ratio)}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What the user fixes about a recurring training task; validated when made.
+
+    Attributes:
+        job_id: The job's name, unique in a store.
+        batch_sizes: Candidate batch sizes in samples (global, over all GPUs), ascending.
+        default_batch_size: The size the user trains with today; exploration starts here.
+        target_metric: The value of the validation metric that ends a trial.
+        higher_is_better: Whether the metric grows as the model gets better.
+        max_epochs: Epochs after which a trial that has not reached the target is given up.
+        eta_knob: Weight of energy against time in the cost, 0 (time only) to 1 (energy only).
+        beta_knob: A trial stops early once it would cost ``beta_knob`` times the cheapest recurrence so far;
+            above 1, infinity never stops early.
+        max_power_w: Rated power in W summed over the GPUs used; 0 takes what the first trial reports.
+        max_retries: Trials that one recurrence may spend.
+        num_recurrences: Recurrences after which the job is complete; 0 means without end.
+        max_concurrent_recurrences: Recurrences of this job that may run at the same time.
+        max_trial_time_s: Seconds after which a trial is ended by its supervisor.
+        policy: Name of the batch-size policy.
+        num_pruning_rounds: Rounds of the pruning walk that comes before Thompson sampling.
+        num_explorations: Observations that an arm needs before it is sampled.
+        window_size: Latest costs of an arm that count, so that old ones are forgotten; 0 counts all.
+        prior_mean: Mean of every arm's prior, in cost with the sign turned (a reward).
+        prior_precision: Precision of that prior; 0 is a flat one.
+        seed: Seed of the policy's random generator.
+        learning_rate_rule: How the learning rate follows the batch size.
+        user: Whom the job belongs to, for filters and reports.
+
+    Raises:
+        InvalidValueError: If any of them is out of its range.
+    """
+
+    job_id: str
+    batch_sizes: tuple[int, ...]
+    default_batch_size: int
+    target_metric: float
+    higher_is_better: bool = True
+    max_epochs: int = 100
+    eta_knob: float = 0.5
+    beta_knob: float = 2.0
+    max_power_w: float = 0.0
+    max_retries: int = 5
+    num_recurrences: int = 0
+    max_concurrent_recurrences: int = 1
+    max_trial_time_s: float = 86_400.0
+    policy: str = "zeus"
+    num_pruning_rounds: int = 2
+    num_explorations: int = 2
+    window_size: int = 0
+    prior_mean: float = 0.0
+    prior_precision: float = 0.0
+    seed: int = 123456
+    learning_rate_rule: LearningRateRule = LearningRateRule.NONE
+    user: str = ""
+
+    def __post_init__(self) -> None:
+        """Check every knob and bring it to its own type."""
+        put = object.__setattr__
+        put(self, "job_id", text("job_id", self.job_id))
+        put(self, "user", text("user", self.user, allow_empty=True))
+        put(self, "policy", text("policy", self.policy, at_most=64))
+        put(self, "batch_sizes", _checked_batch_sizes(self.batch_sizes))
+        put(self, "default_batch_size", integer("default_batch_size", self.default_batch_size, at_least=1))
+        if self.default_batch_size not in self.batch_sizes:
+            raise InvalidValueError(
+                f"default_batch_size {self.default_batch_size} is not among batch_sizes "
+                f"{list(self.batch_sizes)}: add it to the list or choose one of them"
+            )
+        if not isinstance(self.higher_is_better, bool):
+            raise InvalidValueError(f"higher_is_better must be true or false, not {self.higher_is_better!r}")
+        put(self, "target_metric", number("target_metric", self.target_metric))
+        put(self, "eta_knob", number("eta_knob", self.eta_knob, at_least=0, at_most=1))
+        put(self, "beta_knob", number("beta_knob", self.beta_knob, above=1, finite=False))
+        put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0))
+        put(self, "max_trial_time_s", number("max_trial_time_s", self.max_trial_time_s, above=0, at_most=1e9))
+        put(self, "prior_mean", number("prior_mean", self.prior_mean))
+        put(self, "prior_precision", number("prior_precision", self.prior_precision, at_least=0))
+        for name, low, high in _INTEGER_RANGES:
+            put(self, name, integer(name, getattr(self, name), at_least=low, at_most=high))
+        put(self, "learning_rate_rule", _checked_rule(self.learning_rate_rule))
+
+    def differences(self, other: "JobSpec") -> dict[str, tuple[Any, Any]]:
+        """Return the knobs whose value differs, each with its value here and in ``other``."""
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+_INTEGER_RANGES = (
+    ("max_epochs", 1, 10**9),
+    ("max_retries", 1, 1000),
+    ("num_recurrences", 0, 10**9),
+    ("max_concurrent_recurrences", 1, 1000),
+    ("num_pruning_rounds", 0, 100),
+    ("num_explorations", 1, 100),
+    ("window_size", 0, 10_000),
+    ("seed", 0, 2**63 - 1),
+)
+
+
+def _checked_rule(value: Any) -> LearningRateRule:
+    try:
+        return LearningRateRule(value)
+    except ValueError:
+        allowed = ", ".join(rule.value for rule in LearningRateRule)
+        raise InvalidValueError(f"learning_rate_rule must be one of {allowed}, not {value!r}") from None
+
+
+def _checked_batch_sizes(values: Any) -> tuple[int, ...]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidValueError(f"batch_sizes must be a list of integers, not {values!r}")
+    sizes = tuple(integer("a batch size", value, at_least=1, at_most=2**31 - 1) for value in values)
+    if not sizes:
+        raise InvalidValueError("batch_sizes must hold at least one size")
+    if len(sizes) > MAX_BATCH_SIZES:
+        raise InvalidValueError(f"batch_sizes may hold {MAX_BATCH_SIZES} sizes at most, not {len(sizes)}")
+    if len(set(sizes)) < len(sizes):
+        twice = sorted({size for size in sizes if sizes.count(size) > 1})
+        raise InvalidValueError(f"batch_sizes must not repeat a size: {twice} are there more than once")
+    if list(sizes) != sorted(sizes):
+        raise InvalidValueError(f"batch_sizes must be ascending, not {list(sizes)}: give {sorted(sizes)}")
+    return sizes

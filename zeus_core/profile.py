@@ -1,0 +1,49 @@
+"""Average power and throughput of a batch size in a phase, at a power limit."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from zeus_kfp.zeus_core.validation import integer, number, text
+
+
+class Phase(StrEnum):
+    """What the training process was doing."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One measured row.
+
+    Attributes:
+        batch_size: Samples (global).
+        phase: Training or evaluation.
+        power_limit_w: Limit per GPU in W while measured; None where there is none (CPU).
+        average_power_w: Average power in W over all GPUs used.
+        throughput_samples_per_s: Samples per second.
+        accelerator: Model of the GPU, or of the CPU.
+        accelerator_count: How many of them.
+        energy_estimated: Whether the power was estimated, not measured.
+    """
+
+    batch_size: int
+    phase: Phase
+    power_limit_w: float | None
+    average_power_w: float
+    throughput_samples_per_s: float
+    accelerator: str = ""
+    accelerator_count: int = 0
+    energy_estimated: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        integer("batch_size", self.batch_size, at_least=1)
+        object.__setattr__(self, "phase", Phase(self.phase))
+        if self.power_limit_w is not None:
+            number("power_limit_w", self.power_limit_w, above=0)
+        number("average_power_w", self.average_power_w, at_least=0)
+        number("throughput_samples_per_s", self.throughput_samples_per_s, at_least=0)
+        text("accelerator", self.accelerator, allow_empty=True)
+        integer("accelerator_count", self.accelerator_count, at_least=0)
