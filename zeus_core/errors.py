@@ -17,6 +17,10 @@ class UnknownJobError(ZeusError, LookupError):
     """No job of that name is in the store."""
 
 
+class UnknownRecurrenceError(ZeusError, LookupError):
+    """No recurrence was opened for that run."""
+
+
 class UnknownTrialError(ZeusError, LookupError):
     """No trial was handed out for that run and slot."""
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.validation import integer, number, text
+from zeus_kfp.zeus_core.validation import integer, integral, number, text
 
 MAX_BATCH_SIZES = 256
 
@@ -108,6 +108,18 @@ class JobSpec:
         for name, low, high in _INTEGER_RANGES:
             put(self, name, integer(name, getattr(self, name), at_least=low, at_most=high))
         put(self, "learning_rate_rule", _checked_rule(self.learning_rate_rule))
+
+    @classmethod
+    def from_parameters(cls, **parameters: Any) -> Self:
+        """Return the spec of knobs as KFP hands them over, where integers in a list arrive as floats.
+
+        Raises:
+            InvalidValueError: If a knob is out of its range.
+        """
+        sizes = parameters.get("batch_sizes")
+        if isinstance(sizes, Iterable) and not isinstance(sizes, str | bytes):
+            parameters["batch_sizes"] = tuple(integral("a batch size", size) for size in sizes)
+        return cls(**parameters)
 
     def differences(self, other: "JobSpec") -> dict[str, tuple[Any, Any]]:
         """Return the knobs whose value differs, each with its value here and in ``other``."""

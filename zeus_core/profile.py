@@ -1,8 +1,12 @@
 """Average power and throughput of a batch size in a phase, at a power limit."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 
+from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.validation import integer, number, text
 
 
@@ -47,3 +51,23 @@ class Profile:
         number("throughput_samples_per_s", self.throughput_samples_per_s, at_least=0)
         text("accelerator", self.accelerator, allow_empty=True)
         integer("accelerator_count", self.accelerator_count, at_least=0)
+
+
+def write_profiles(path: str | Path, profiles: Iterable[Profile]) -> None:
+    """Write profiles as a JSON list."""
+    Path(path).write_text(json.dumps([asdict(profile) for profile in profiles], allow_nan=False), encoding="utf-8")
+
+
+def read_profiles(path: str | Path) -> tuple[Profile, ...]:
+    """Return the profiles that :func:`write_profiles` wrote; none if there is no such file.
+
+    Raises:
+        InvalidValueError: If the file holds anything else.
+    """
+    try:
+        rows = json.loads(Path(path).read_text(encoding="utf-8"))
+        return tuple(Profile(**row) for row in rows)
+    except FileNotFoundError:
+        return ()
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(f"{path} must hold a JSON list of profiles: {error}") from error

@@ -1,0 +1,45 @@
+# make demo   retrain a real model ten times on this machine and show what it cost
+# make test   run the tests, on SQLite and on a real PostgreSQL
+# Both make their environment in .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TYPING := .typing/zeus_kfp
+ROOMS := zeus_core state_store components pipelines compiled
+RECURRENCES ?= 10
+
+.PHONY: demo test lint bench golden clean
+
+demo: $(STAMP)
+	$(BIN)/zeus-kfp demo --folder demo --recurrences $(RECURRENCES)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) $(TYPING)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(foreach room,$(ROOMS),-p zeus_kfp.$(room))
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+golden: $(STAMP)
+	$(BIN)/python -m zeus_kfp.pipelines.golden .
+
+clean:
+	rm -rf $(VENV) .typing build dist demo *.egg-info
+
+# torch and the rest are pinned: an unpinned torch would bring several gigabytes of CUDA.
+$(STAMP): setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,test,lint]"
+	$(BIN)/python -m pip install --quiet --no-deps zeus==0.16.0
+	touch $@
+
+# Type checkers do not follow an editable install that maps folders to packages; these links do it for them.
+$(TYPING):
+	mkdir -p $(TYPING)
+	for room in $(ROOMS); do ln -sfn ../../$$room $(TYPING)/$$room; done

@@ -1,0 +1,106 @@
+"""Open a recurrence: register the job, reap what died, take a slot or say why not."""
+
+from typing import List, NamedTuple
+
+from kfp import dsl
+
+from zeus_kfp.components.image import IMAGE
+
+
+@dsl.component(base_image=IMAGE, install_kfp_package=False)
+def open_recurrence(
+    job_id: str,
+    run_id: str,
+    batch_sizes: List[int],
+    default_batch_size: int,
+    target_metric: float,
+    notice: dsl.Output[dsl.Markdown],
+    higher_is_better: bool = True,
+    max_epochs: int = 100,
+    eta_knob: float = 0.5,
+    beta_knob: float = 2.0,
+    max_power_w: float = 0.0,
+    max_retries: int = 5,
+    num_recurrences: int = 0,
+    max_concurrent_recurrences: int = 1,
+    max_trial_time_s: float = 86400.0,
+    policy: str = "zeus",
+    num_pruning_rounds: int = 2,
+    num_explorations: int = 2,
+    window_size: int = 0,
+    prior_mean: float = 0.0,
+    prior_precision: float = 0.0,
+    seed: int = 123456,
+    learning_rate_rule: str = "none",
+    user: str = "",
+    data_version: str = "",
+    on_knob_change: str = "refuse",
+) -> NamedTuple("Opened", Output=int, slots=List[int], data_epoch=str):
+    """Open a recurrence of a job and return what it may use.
+
+    Args:
+        job_id: Name of the job, unique in the store.
+        run_id: The KFP run; pass dsl.PIPELINE_JOB_ID_PLACEHOLDER.
+        batch_sizes: Candidate batch sizes in samples, ascending.
+        default_batch_size: The size used today; exploration starts there.
+        target_metric: Value of the validation metric that ends a trial.
+        higher_is_better: Whether the metric grows as the model gets better.
+        max_epochs: Epochs after which a trial is given up.
+        eta_knob: Weight of energy against time in the cost, 0 to 1.
+        beta_knob: A trial stops early once it would cost this many times the cheapest recurrence; above 1.
+        max_power_w: Rated power in W of the GPUs used; 0 takes what the first trial reports.
+        max_retries: Trials that one recurrence may spend.
+        num_recurrences: Recurrences after which the job is complete; 0 means without end.
+        max_concurrent_recurrences: Recurrences of the job that may run at the same time.
+        max_trial_time_s: Seconds after which a trial is ended.
+        policy: Name of the batch-size policy.
+        num_pruning_rounds: Rounds of the pruning walk.
+        num_explorations: Observations that an arm needs before it is sampled.
+        window_size: Latest costs of a batch size that count; 0 counts all.
+        prior_mean: Mean of every arm's prior, a reward in J.
+        prior_precision: Precision of that prior; 0 is a flat one.
+        seed: Seed of the policy's random generator.
+        learning_rate_rule: none, linear or square_root.
+        user: Whom the job belongs to.
+        data_version: Version of the raw data; a new one preprocesses again.
+        on_knob_change: refuse or accept knobs that differ from the registered ones.
+        notice: Whether the recurrence was granted, and why not.
+
+    Returns:
+        Output: 1 if the recurrence may train, else 0 (the gate of the pipeline).
+        slots: The trial slots it may use.
+        data_epoch: Key of the preprocessed data: the same key, no second preprocessing.
+    """
+    from zeus_kfp.state_store import StateStore
+    from zeus_kfp.zeus_core import JobSpec
+
+    spec = JobSpec.from_parameters(
+        job_id=job_id,
+        batch_sizes=batch_sizes,
+        default_batch_size=default_batch_size,
+        target_metric=target_metric,
+        higher_is_better=higher_is_better,
+        max_epochs=max_epochs,
+        eta_knob=eta_knob,
+        beta_knob=beta_knob,
+        max_power_w=max_power_w,
+        max_retries=max_retries,
+        num_recurrences=num_recurrences,
+        max_concurrent_recurrences=max_concurrent_recurrences,
+        max_trial_time_s=max_trial_time_s,
+        policy=policy,
+        num_pruning_rounds=num_pruning_rounds,
+        num_explorations=num_explorations,
+        window_size=window_size,
+        prior_mean=prior_mean,
+        prior_precision=prior_precision,
+        seed=seed,
+        learning_rate_rule=learning_rate_rule,
+        user=user,
+    )
+    with StateStore.from_environment() as store:
+        opened = store.open_recurrence(spec, run_id, on_knob_change=on_knob_change, data_version=data_version)
+    print(opened.why)
+    with open(notice.path, "w", encoding="utf-8") as file:
+        file.write(opened.why + "\n")
+    return int(opened.granted), list(opened.slots), opened.data_epoch

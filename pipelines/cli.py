@@ -1,0 +1,79 @@
+"""The `zeus-kfp` command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Recurring training that gets cheaper: batch size and power limit learnt across runs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+database = typer.Typer(help="The store's database.", no_args_is_help=True)
+app.add_typer(database, name="db")
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where the store, artifacts, logs and the report go.")] = Path("demo"),
+    recurrences: Annotated[int, typer.Option(min=1, help="How often to retrain.")] = 10,
+) -> None:
+    """Retrain a real model again and again on this machine, and show what it cost."""
+    from rich.console import Console
+
+    from zeus_kfp.pipelines.demo.run import run_demo
+
+    failed = run_demo(folder, recurrences, Console())
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command("compile")
+def compile_command(
+    folder: Annotated[Path, typer.Argument(help="Folder that the YAML goes into.")],
+) -> None:
+    """Write the pipelines and components as YAML, ready to upload in the KFP UI.
+
+    The image that they run in is taken from ZEUS_KFP_IMAGE where it is set.
+    """
+    from zeus_kfp.pipelines.compiling import compile_all
+
+    for path in compile_all(folder):
+        typer.echo(path)
+
+
+@app.command()
+def report(
+    job: Annotated[str, typer.Argument(help="Name of the job.")],
+    output: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("report.html"),
+) -> None:
+    """Write a job's report from the store that ZEUS_KFP_STORE_URL names."""
+    from zeus_kfp.components.close_recurrence.html import render_html
+    from zeus_kfp.components.close_recurrence.report_data import ReportData
+    from zeus_kfp.state_store import StateStore
+
+    with StateStore.from_environment() as store:
+        page = render_html(ReportData.from_store(store, job))
+    output.write_text(page, encoding="utf-8")
+    typer.echo(output)
+
+
+@database.command()
+def upgrade() -> None:
+    """Make or upgrade the schema of the store that ZEUS_KFP_STORE_URL names."""
+    from zeus_kfp.state_store import StateStore
+
+    with StateStore.from_environment() as store:
+        store.upgrade()
+    typer.echo("the store is up to date")
+
+
+def main() -> None:
+    """Run the command; an error of ours is one line, not a traceback."""
+    from zeus_kfp.zeus_core.errors import ZeusError
+
+    try:
+        app()
+    except ZeusError as error:
+        typer.echo(f"zeus-kfp: {error}", err=True)
+        raise SystemExit(1) from None

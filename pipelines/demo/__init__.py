@@ -1,0 +1,1 @@
+"""The demonstration: a real model retrained again and again on this machine."""

@@ -1,0 +1,104 @@
+"""Run the demonstration: recurrences of the real pipeline under KFP's local runner, on an SQLite store."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from zeus_kfp.components.close_recurrence.html import render_html
+from zeus_kfp.components.close_recurrence.report_data import ReportData
+from zeus_kfp.pipelines.demo.progress import tapped_output
+from zeus_kfp.pipelines.local import run_locally
+from zeus_kfp.pipelines.recurring_training import recurring_training
+from zeus_kfp.pipelines.tables import recurrence_table
+from zeus_kfp.state_store import StateStore
+from zeus_kfp.zeus_core.errors import UnknownJobError
+
+JOB_ID = "digits"
+JOB = {
+    "job_id": JOB_ID,
+    "batch_sizes": [8, 16, 32, 64, 128, 256],
+    "default_batch_size": 16,
+    "target_metric": 0.97,
+    "max_epochs": 25,
+    "max_retries": 4,
+    "max_trial_time_s": 120.0,
+    "user": "demo",
+}
+
+
+def run_demo(folder: Path, recurrences: int, console: Console) -> int:
+    """Retrain the digits model ``recurrences`` times, then show the table and write the report.
+
+    Args:
+        folder: Where the store, artifacts, logs and the report go; a store that is there is gone on from.
+        recurrences: How often to retrain.
+        console: Where people look.
+
+    Returns:
+        How many recurrences ended without reaching the target.
+    """
+    folder = folder.resolve()
+    store_url = f"sqlite:///{folder / 'store.db'}"
+    folder.mkdir(parents=True, exist_ok=True)
+    pipeline = recurring_training(
+        train="zeus_kfp.pipelines.demo.digits:train",
+        preprocess="zeus_kfp.pipelines.demo.digits:preprocess",
+        name="digits",
+        **JOB,
+    )
+    earlier = _recurrences_so_far(store_url)
+    console.print(f"Retraining a digit classifier {recurrences} times; the store knows {earlier} recurrences so far.")
+    failed = 0
+    with _progress(console) as progress:
+        task = progress.add_task("starting", total=recurrences)
+        for number in range(earlier + 1, earlier + recurrences + 1):
+            failed += not _recur(pipeline, number, folder, store_url, progress, task)
+            progress.advance(task)
+        progress.update(task, description="done")
+    _show(store_url, folder / "report.html", console)
+    return failed
+
+
+def _recurrences_so_far(store_url: str) -> int:
+    with StateStore(store_url) as store:
+        try:
+            return store.job(JOB_ID).recurrence_count
+        except UnknownJobError:
+            return 0
+
+
+def _recur(pipeline: object, number: int, folder: Path, store_url: str, progress: Progress, task: object) -> bool:
+    log = folder / "logs" / f"recurrence-{number:03}.log"
+
+    def on_line(line: str) -> None:
+        if line.startswith("epoch "):
+            progress.update(task, description=f"recurrence {number}: {line}")  # type: ignore[arg-type]
+        else:
+            progress.console.print(f"  {line}", markup=False, highlight=False)
+
+    with tapped_output(log, on_line):
+        try:
+            run_locally(pipeline, store_url=store_url, root=folder / "artifacts")
+        except RuntimeError as error:
+            on_line(f"recurrence {number} failed: {error}; its log is {log}")
+            return False
+    return True
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+    )
+
+
+def _show(store_url: str, report: Path, console: Console) -> None:
+    with StateStore(store_url) as store:
+        data = ReportData.from_store(store, JOB_ID)
+    report.write_text(render_html(data), encoding="utf-8")
+    console.print(recurrence_table(data))
+    console.print(f"Report: {report}", soft_wrap=True)

@@ -1,0 +1,187 @@
+"""One recurrence as a DAG.
+
+    close_recurrence   exit handler
+    └ open_recurrence  → gate, slots, data epoch
+      └ If(gate > 0)
+        preprocess_once   the only cached task
+        first_trial       suggest → train → report → the slots still to try
+        retries           ParallelFor(those slots, one at a time): suggest → If(> 0): train → report
+        select_winner     → the model, for steps that come after
+
+The store, not the DAG, is the loop's state. What shapes it: a gate must be an integer in a field named Output,
+and loop items a List[int], or the backend or the local runner refuses them; an empty loop costs no pod; tasks
+with side effects are never cached and take the run id; nothing stands after the exit handler's group, or a
+failed run would turn green; parallelism stays 1, since a slot takes an earlier one that is still issued for dead.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, List
+
+from kfp import dsl, kubernetes
+
+from zeus_kfp.components.close_recurrence import close_recurrence
+from zeus_kfp.components.open_recurrence import open_recurrence
+from zeus_kfp.components.preprocess_once import preprocess_once
+from zeus_kfp.components.report_feedback import report_feedback
+from zeus_kfp.components.select_winner import select_winner
+from zeus_kfp.components.suggest_batch_size import suggest_batch_size
+from zeus_kfp.components.train_with_profiling import train_with_profiling
+from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of
+from zeus_kfp.pipelines.recurring_training.parameters import (
+    TRIAL_PARAMETERS,
+    knob_names,
+    with_pipeline_parameters,
+    with_trial_parameters,
+)
+
+RUN_ID = dsl.PIPELINE_JOB_ID_PLACEHOLDER
+STORE_SECRET = "zeus-kfp-store"
+STORE_SECRET_KEY = "url"
+STORE_VARIABLE = "ZEUS_KFP_STORE_URL"
+
+Configure = Callable[[dsl.PipelineTask], object]
+
+
+def recurring_training(
+    *,
+    train: str | Callable[..., Any] | None = None,
+    preprocess: str | Callable[..., Any] | None = None,
+    name: str = "recurring-training",
+    configure_train: Configure | None = None,
+    configure_task: Configure | None = None,
+    downstream: Callable[[Any], object] | None = None,
+    store_secret: str = STORE_SECRET,
+    **defaults: Any,
+) -> Any:
+    """Build the recurring-training pipeline.
+
+    Args:
+        train: Training code: a plain function train(trial), whose source is shipped with the pipeline, or
+            "module:function", a script or any command; None leaves it to the run's parameters.
+        preprocess: Preprocessing: a plain function preprocess(output_path, **arguments) or "module:function".
+        name: The pipeline's name; KFP keeps its cache of preprocessed data by it.
+        configure_train: Called with each training task while it is built, to add an accelerator, node selector,
+            volumes, ….
+        configure_task: Called with every task, training too: image pull secrets, tolerations, ….
+        downstream: Called with the winner's model (a Model artifact) to add the steps that come after.
+        store_secret: Kubernetes secret whose key "url" holds the store's URL.
+        **defaults: Defaults for the pipeline's parameters, such as job_id or batch_sizes.
+
+    Returns:
+        A KFP pipeline: compile it, submit it, or call it under KFP's local runner.
+
+    Raises:
+        EntryPointError: If a function can't be shipped as source.
+        TypeError: If a default is given for a parameter that the pipeline doesn't have.
+    """
+    shape = _Shape(entry_of(train), entry_of(preprocess), configure_train, configure_task, downstream, store_secret)
+    given = {
+        "train_entry_point": shape.train.entry_point,
+        "preprocess_entry_point": shape.preprocess.entry_point,
+    }
+    defaults = {key: value for key, value in given.items() if value} | defaults
+    return dsl.pipeline(name=name)(with_pipeline_parameters(shape.recurrence, defaults))
+
+
+class _Shape:
+    """The DAG's parts, with what was fixed when it was built."""
+
+    def __init__(
+        self,
+        train: Entry,
+        preprocess: Entry,
+        configure_train: Configure | None,
+        configure_task: Configure | None,
+        downstream: Callable[[Any], object] | None,
+        store_secret: str,
+    ) -> None:
+        self.train = train
+        self.preprocess = preprocess
+        self._configure_train = configure_train
+        self._configure_task = configure_task
+        self._downstream = downstream
+        self._store_secret = store_secret
+        # KFP traces a pipeline where it is declared, and refuses to do so while another is being traced.
+        first_trial = with_trial_parameters(self._first_trial, returns=List[int])
+        retries = with_trial_parameters(self._retries, returns=inspect.Signature.empty)
+        self.first_trial = dsl.pipeline(name="first-trial")(first_trial)
+        self.retries = dsl.pipeline(name="retries")(retries)
+
+    def recurrence(self, **p: Any) -> None:
+        """Trace the whole DAG."""
+        job = {"job_id": p["job_id"], "run_id": RUN_ID}
+        knobs = {name: p[name] for name in knob_names() if name != "job_id"}
+        with dsl.ExitHandler(self._on_store(close_recurrence(**job)), name="recurrence"):
+            opened = self._on_store(open_recurrence(**job, **knobs))
+            with dsl.If(opened.outputs["Output"] > 0, name="granted"):
+                data = self._preprocess(p, opened.outputs["data_epoch"])
+                trial = job | {"data": data, **{name: p[name] for name in TRIAL_PARAMETERS}}
+                first = self.first_trial(slots=opened.outputs["slots"], **trial).set_caching_options(False)
+                rest = self.retries(slots=first.output, **trial).set_caching_options(False)
+                winner = self._on_store(select_winner(**job).after(rest))
+                if self._downstream:
+                    self._downstream(winner.outputs["model"])
+
+    def _first_trial(self, **p: Any) -> Any:
+        return self._train_and_report(p, 1, self._suggest(p, slot=1)).output
+
+    def _retries(self, **p: Any) -> None:
+        with dsl.ParallelFor(items=p["slots"], parallelism=1, name="retry") as slot:
+            suggested = self._suggest(p, slot=slot)
+            with dsl.If(suggested.outputs["Output"] > 0, name="live"):
+                self._train_and_report(p, slot, suggested)
+
+    def _suggest(self, p: Mapping[str, Any], slot: Any) -> dsl.PipelineTask:
+        return self._on_store(suggest_batch_size(job_id=p["job_id"], run_id=p["run_id"], slot=slot))
+
+    def _train_and_report(self, p: Mapping[str, Any], slot: Any, suggested: dsl.PipelineTask) -> dsl.PipelineTask:
+        trained = train_with_profiling(
+            data=p["data"],
+            suggestion=suggested.outputs["suggestion"],
+            batch_size=suggested.outputs["Output"],
+            entry_point=p["train_entry_point"],
+            entry_source=self.train.source,
+            arguments=p["train_arguments"],
+            checkpoint_dir=p["checkpoint_dir"],
+            cpu_limit=p["train_cpu_limit"],
+            memory_limit=p["train_memory_limit"],
+        )
+        trained.set_container_image(p["training_image"])
+        trained.set_cpu_limit(p["train_cpu_limit"]).set_memory_limit(p["train_memory_limit"])
+        if self._configure_train:
+            self._configure_train(trained)
+        self._uncached(trained)
+        return self._on_store(
+            report_feedback(
+                job_id=p["job_id"],
+                run_id=p["run_id"],
+                slot=slot,
+                outcome=trained.outputs["Output"],
+                profile=trained.outputs["profile"],
+            )
+        )
+
+    def _preprocess(self, p: Mapping[str, Any], data_epoch: Any) -> Any:
+        task = preprocess_once(
+            entry_point=p["preprocess_entry_point"],
+            entry_source=self.preprocess.source,
+            arguments=p["preprocess_arguments"],
+            data_epoch=data_epoch,
+        )
+        task.set_container_image(p["training_image"])
+        if self._configure_task:
+            self._configure_task(task)
+        return task.outputs["data"]
+
+    def _on_store(self, task: dsl.PipelineTask) -> dsl.PipelineTask:
+        """Give a task the store's URL, which only tasks that keep its books may have."""
+        kubernetes.use_secret_as_env(
+            task, secret_name=self._store_secret, secret_key_to_env={STORE_SECRET_KEY: STORE_VARIABLE}
+        )
+        return self._uncached(task)
+
+    def _uncached(self, task: dsl.PipelineTask) -> dsl.PipelineTask:
+        if self._configure_task:
+            self._configure_task(task)
+        return task.set_caching_options(False)

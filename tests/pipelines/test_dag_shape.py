@@ -1,0 +1,166 @@
+"""The compiled pipeline keeps to what a real backend was seen to need."""
+
+import inspect
+
+import pytest
+import yaml
+from kfp import compiler, kubernetes
+
+from zeus_kfp.components.open_recurrence import open_recurrence
+from zeus_kfp.components.preprocess_once import preprocess_once
+from zeus_kfp.pipelines.recurring_training import recurring_training
+from zeus_kfp.zeus_core import JobSpec
+
+STORE_TASKS = {"open-recurrence", "suggest-batch-size", "report-feedback", "select-winner", "close-recurrence"}
+
+
+def compiled(tmp_path, **options):
+    path = tmp_path / "pipeline.yaml"
+    compiler.Compiler().compile(recurring_training(**options), str(path))
+    documents = list(yaml.safe_load_all(path.read_text()))
+    return documents[0], documents[1], path.stat().st_size
+
+
+def all_tasks(spec):
+    dags = [spec["root"]["dag"], *(c["dag"] for c in spec["components"].values() if "dag" in c)]
+    return {(number, name): task for number, dag in enumerate(dags) for name, task in dag["tasks"].items()}
+
+
+def test_every_task_but_preprocessing_is_uncached_at_every_level(tmp_path):
+    spec, _, _ = compiled(tmp_path)
+    groups = ("condition-", "for-loop-", "exit-handler-")
+    cached = {
+        name
+        for (_, name), task in all_tasks(spec).items()
+        if task.get("cachingOptions", {}).get("enableCache") and not name.startswith(groups)
+    }
+    assert cached == {"preprocess-once"}
+
+
+def test_every_task_that_keeps_books_takes_the_run_id(tmp_path):
+    spec, _, _ = compiled(tmp_path)
+    tasks = {
+        k: t
+        for k, t in all_tasks(spec).items()
+        if t["componentRef"]["name"].removeprefix("comp-")[:12] in {name[:12] for name in STORE_TASKS}
+    }
+    assert len(tasks) >= 7
+    for task in tasks.values():
+        run_id = task["inputs"]["parameters"]["run_id"]
+        root = run_id.get("runtimeValue", {}).get("constant") == "{{$.pipeline_job_uuid}}"
+        assert root or "componentInputParameter" in run_id
+
+
+def test_only_tasks_that_keep_books_get_the_store_secret(tmp_path):
+    _, platform, _ = compiled(tmp_path, store_secret="my-store")
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    holders = {name.removeprefix("exec-").rstrip("-0123456789") for name in executors}
+    assert holders == STORE_TASKS
+    for config in executors.values():
+        (secret,) = config["secretAsEnv"]
+        assert secret["keyToEnv"] == [{"envVar": "ZEUS_KFP_STORE_URL", "secretKey": "url"}]
+        assert "my-store" in str(secret)
+
+
+def test_loop_items_are_integers_and_one_at_a_time(tmp_path):
+    spec, _, _ = compiled(tmp_path)
+    loops = [t for t in all_tasks(spec).values() if "parameterIterator" in t]
+    assert [t["iteratorPolicy"]["parallelismLimit"] for t in loops] == [1]
+    items = spec["components"][loops[0]["componentRef"]["name"]]["inputDefinitions"]["parameters"]
+    assert items["pipelinechannel--slots-loop-item"]["parameterType"] == "NUMBER_INTEGER"
+
+
+def test_gates_are_integers_in_a_field_named_output(tmp_path):
+    spec, _, _ = compiled(tmp_path)
+    conditions = [
+        t["triggerPolicy"]["condition"] for t in all_tasks(spec).values() if "condition" in t.get("triggerPolicy", {})
+    ]
+    assert len(conditions) == 2
+    assert all("-Output']) > 0" in condition for condition in conditions)
+
+
+def test_nothing_stands_after_the_exit_handlers_group(tmp_path):
+    spec, _, _ = compiled(tmp_path)
+    tasks = spec["root"]["dag"]["tasks"]
+    assert set(tasks) == {"close-recurrence", "exit-handler-1"}
+    assert tasks["close-recurrence"]["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"
+
+
+def test_resource_limits_are_ordinary_inputs_of_the_training_task_too(tmp_path):
+    spec, _, _ = compiled(tmp_path)
+    training = [t for (_, n), t in all_tasks(spec).items() if n.startswith("train-with-profiling")]
+    assert len(training) == 2
+    for task in training:
+        assert {"cpu_limit", "memory_limit"} <= set(task["inputs"]["parameters"])
+
+
+def test_size_does_not_grow_with_max_retries(tmp_path):
+    few, many = (compiled(tmp_path, max_retries=retries)[2] for retries in (1, 1000))
+    assert abs(many - few) <= 10
+
+
+def test_no_deadline_and_no_parameter_that_yaml_or_the_form_misreads(tmp_path):
+    spec, _, _ = compiled(tmp_path)
+    parameters = spec["root"]["inputDefinitions"]["parameters"]
+    assert "activeDeadline" not in str(spec)
+    assert not {"n", "y", "on", "off", "yes", "no"} & set(parameters)
+    assert all(p.get("defaultValue", 0) is not None for p in parameters.values())
+    assert all("description" in p for p in parameters.values())
+
+
+def test_every_knob_of_a_job_is_a_parameter_with_the_jobs_own_default():
+    parameters = inspect.signature(open_recurrence.python_func).parameters
+    for knob in inspect.signature(JobSpec).parameters.values():
+        assert parameters[knob.name].default == knob.default, knob.name
+
+
+def test_defaults_of_the_builder_reach_the_yaml(tmp_path):
+    spec, _, _ = compiled(tmp_path, job_id="j", batch_sizes=[8, 16], default_batch_size=8, target_metric=0.5)
+    parameters = spec["root"]["inputDefinitions"]["parameters"]
+    assert parameters["job_id"]["defaultValue"] == "j"
+    assert parameters["batch_sizes"]["defaultValue"] == [8, 16]
+
+
+def test_an_unknown_default_is_refused_by_name():
+    with pytest.raises(TypeError, match="no parameter.*btach_sizes"):
+        recurring_training(btach_sizes=[8])
+
+
+def test_hooks_configure_every_training_task_and_every_task(tmp_path):
+    def volume(task):
+        kubernetes.mount_pvc(task, pvc_name="checkpoints", mount_path="/checkpoints")
+
+    def gpus(task, count):
+        task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(count)
+
+    spec, platform, _ = compiled(
+        tmp_path,
+        configure_train=lambda task: (
+            volume(task) or task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(2)
+        ),
+        configure_task=lambda task: kubernetes.add_toleration(task, key="gpu", operator="Exists"),
+    )
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert sum("pvcMount" in e for e in executors.values()) == 2
+    assert len(executors) == 10 and all("tolerations" in e for e in executors.values())
+    assert str(spec["deploymentSpec"]).count("'resourceCount': '2'") == 2
+
+
+def test_downstream_takes_the_winners_model(tmp_path):
+    spec, _, _ = compiled(tmp_path, downstream=lambda model: _consume(model))
+    tasks = {name: task for (_, name), task in all_tasks(spec).items()}
+    assert tasks["consume"]["inputs"]["artifacts"]["model"]["taskOutputArtifact"]["producerTask"] == "select-winner"
+
+
+def _consume(model):
+    from kfp import dsl
+
+    @dsl.component
+    def consume(model: dsl.Input[dsl.Model]):
+        print(model.path)
+
+    return consume(model=model)
+
+
+def test_preprocessing_takes_neither_run_id_nor_job_so_that_its_cache_can_hit():
+    assert set(preprocess_once.component_spec.inputs) == {"entry_point", "data_epoch", "entry_source", "arguments"}
