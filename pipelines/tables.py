@@ -1,1 +1,38 @@
 """Tables for the terminal."""
+
+from rich.table import Table
+
+from zeus_kfp.components.close_recurrence.report_data import RecurrenceRow, ReportData
+from zeus_kfp.components.close_recurrence.report_format import UNKNOWN, Scale
+
+
+def recurrence_table(data: ReportData) -> Table:
+    """Return a job's recurrences with what each took, against the default batch size."""
+    rows = data.rows
+    cost, energy = Scale.for_energy(r.cost for r in rows), Scale.for_energy(r.energy_j for r in rows)
+    time = Scale.for_time(r.time_s for r in rows)
+    estimated = any(row.energy_estimated for row in rows)
+    table = Table(title=f"Job {data.job.spec.job_id}, default batch size {data.job.spec.default_batch_size}")
+    for column in ("recurrence", "trials", "batch size", "epochs", f"time ({time.unit})"):
+        table.add_column(column, justify="right")
+    table.add_column(f"energy ({energy.unit}{', estimated' if estimated else ''})", justify="right")
+    table.add_column(f"cost ({cost.unit})", justify="right")
+    table.add_column("cost against default", justify="right")
+    table.add_column("state")
+    for row in rows:
+        table.add_row(*_cells(row, time, energy, cost))
+    return table
+
+
+def _cells(row: RecurrenceRow, time: Scale, energy: Scale, cost: Scale) -> list[str]:
+    return [
+        str(row.number),
+        str(row.trials),
+        UNKNOWN if row.batch_size is None else str(row.batch_size),
+        str(row.num_epochs),
+        time.text(row.time_s),
+        energy.text(row.energy_j),
+        cost.text(row.cost),
+        UNKNOWN if row.cost_vs_default is None else f"{row.cost_vs_default:.0%}",
+        row.state.value,
+    ]

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
 
@@ -138,3 +139,16 @@ class RecurrenceRecord:
     energy_estimated: bool
     opened_at: datetime
     closed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRecord:
+    """A profile and the trial that measured it.
+
+    Attributes:
+        trial_number: The trial's number in its job.
+        profile: What it measured.
+    """
+
+    trial_number: int
+    profile: Profile

@@ -2,12 +2,40 @@
 
 A summary is a fold over finished trials: the store keeps it up to date in the transaction that finishes the
 trial, and the trial rows alone rebuild it. Policies read it and nothing else.
+
+A variance is kept as Welford's running sum, so that a suggestion costs the same after ten trials and after a
+hundred thousand. Where the published implementation lets any trial set the cheapest cost, only one that reached
+the target does here: a trial that was given up is cheap since it was given up.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from zeus_kfp.zeus_core.errors import InvalidValueError, NoBatchSizeLeftError
+from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.pruning import Exploration, Walk, replay
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
+from zeus_kfp.zeus_core.validation import number
+
+__all__ = [
+    "ArmSummary",
+    "Exploration",
+    "Learnt",
+    "Observation",
+    "fitting_sizes",
+    "memory_limit",
+    "observe",
+    "rebuild",
+    "walk_of",
+]
+
+MAX_CONSECUTIVE_FAILURES = 3
+"""A size whose trials failed so often in a row, by themselves, is passed over."""
+
+MAX_COST = 1e100
+"""Costs in J up to here can be squared and summed without overflow; no training costs more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +59,6 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Exploration:
-    """One result of the pruning walk: its cost in J and whether the target was reached."""
-
-    cost: float
-    reached: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ArmSummary:
     """What was learnt of one batch size.
 
@@ -53,7 +73,8 @@ class ArmSummary:
         min_cost: Lowest cost in J of a trial that reached the target; None without any.
         explorations: Results of the pruning walk at this size, in order.
         out_of_memory: Whether a trial at this size ran out of memory.
-        consecutive_failures: Trials that failed by themselves since the last that ended otherwise.
+        consecutive_failures: Trials that failed by themselves since the last that ended otherwise, or since
+            the policy started over.
     """
 
     batch_size: int
@@ -66,6 +87,11 @@ class ArmSummary:
     explorations: tuple[Exploration, ...] = ()
     out_of_memory: bool = False
     consecutive_failures: int = 0
+
+    @property
+    def keeps_failing(self) -> bool:
+        """Whether its trials failed so often in a row that the size is passed over for now."""
+        return self.consecutive_failures >= MAX_CONSECUTIVE_FAILURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +111,139 @@ class Learnt:
 
     def arm(self, batch_size: int) -> ArmSummary:
         """Return the summary of a batch size, an empty one if nothing was learnt of it."""
-        return self.arms.get(batch_size, ArmSummary(batch_size))
+        return self.arms.get(batch_size) or ArmSummary(batch_size)
+
+
+def observe(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
+    """Return what is known once a finished trial is counted in.
+
+    An expired trial is as if it never ran. A failed one only adds to the failures in a row of its size. One that
+    ran out of memory rules out its size and all above. The others count with their cost, whether or not they
+    reached the target, but only one that reached it can become the cheapest.
+
+    Args:
+        job: The job's knobs.
+        learnt: What the trials before taught.
+        observation: The finished trial.
+
+    Raises:
+        InvalidValueError: If the trial is not finished, or lacks a usable cost that its state calls for.
+    """
+    if observation.state is TrialState.EXPIRED:
+        return learnt
+    if observation.state is TrialState.ISSUED:
+        raise InvalidValueError(
+            f"a trial in state {observation.state.value!r} teaches nothing yet: report it once it has finished"
+        )
+    arm = learnt.arm(observation.batch_size)
+    if observation.state is TrialState.FAILED:
+        return _settled(job, _with_arm(learnt, replace(arm, consecutive_failures=arm.consecutive_failures + 1)))
+    if observation.state is TrialState.OOM:
+        return _settled(job, _with_arm(learnt, replace(arm, out_of_memory=True, consecutive_failures=0)))
+    return _with_cost(job, learnt, observation)
+
+
+def rebuild(job: JobSpec, observations: Iterable[Observation]) -> Learnt:
+    """Return what the finished trials taught, given in the order in which they finished.
+
+    Raises:
+        InvalidValueError: As :func:`observe` does.
+    """
+    learnt = Learnt()
+    for observation in observations:
+        learnt = observe(job, learnt, observation)
+    return learnt
+
+
+def fitting_sizes(job: JobSpec, learnt: Learnt) -> tuple[int, ...]:
+    """Return the job's batch sizes below the smallest that ran out of memory, ascending; maybe none."""
+    limit = memory_limit(learnt)
+    return job.batch_sizes if limit is None else tuple(size for size in job.batch_sizes if size < limit)
+
+
+def memory_limit(learnt: Learnt) -> int | None:
+    """Return the smallest batch size that ran out of memory; None if none did."""
+    return min((size for size, arm in learnt.arms.items() if arm.out_of_memory), default=None)
+
+
+def walk_of(job: JobSpec, learnt: Learnt) -> Walk:
+    """Return where the job's pruning walk stands.
+
+    Raises:
+        NoBatchSizeLeftError: If the smallest batch size ran out of memory.
+    """
+    sizes = fitting_sizes(job, learnt)
+    if not sizes:
+        raise NoBatchSizeLeftError(
+            f"job {job.job_id!r}: the smallest batch size {job.batch_sizes[0]} ran out of memory, so that all of "
+            f"{list(job.batch_sizes)} are ruled out. Start a new job with smaller batch sizes, or on accelerators "
+            "with more memory"
+        )
+    arms = learnt.arms.values()
+    results = {arm.batch_size: arm.explorations for arm in arms if arm.explorations}
+    failing = [arm.batch_size for arm in arms if arm.keeps_failing]
+    return replay(sizes, job.default_batch_size, job.num_pruning_rounds, results, failing)
+
+
+def _with_arm(learnt: Learnt, arm: ArmSummary) -> Learnt:
+    return replace(learnt, arms={**learnt.arms, arm.batch_size: arm})
+
+
+def _with_cost(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
+    """Count in a trial that has a cost."""
+    cost = number("cost", observation.cost, above=0, at_most=MAX_COST)
+    reached = observation.state is TrialState.REACHED
+    explored = observation.purpose is Purpose.EXPLORATION
+    if _nothing_left_works(job, learnt):
+        # Where all sizes kept failing, the script was broken rather than the sizes; now it is mended.
+        learnt = _with_every_arm(learnt, consecutive_failures=0)
+    arm = _with_result(job, learnt.arm(observation.batch_size), cost, reached, explored)
+    learnt = _with_arm(learnt, arm)
+    if reached:
+        return _with_cheapest(learnt, observation)
+    return _settled(job, learnt) if explored else learnt
+
+
+def _with_result(job: JobSpec, arm: ArmSummary, cost: float, reached: bool, explored: bool) -> ArmSummary:
+    count = arm.count + 1
+    deviation = cost - arm.mean_cost
+    mean_cost = arm.mean_cost + deviation / count
+    # A size has one result a round: more are of a trial that came late, and would only pile up.
+    explored = explored and len(arm.explorations) < job.num_pruning_rounds
+    return ArmSummary(
+        batch_size=arm.batch_size,
+        count=count,
+        reached_count=arm.reached_count + reached,
+        mean_cost=mean_cost,
+        sum_squared_deviations=arm.sum_squared_deviations + deviation * (cost - mean_cost),
+        recent_costs=(*arm.recent_costs, cost)[-job.window_size :] if job.window_size else (),
+        min_cost=min(cost, math.inf if arm.min_cost is None else arm.min_cost) if reached else arm.min_cost,
+        explorations=(*arm.explorations, Exploration(cost, reached)) if explored else arm.explorations,
+        out_of_memory=arm.out_of_memory,
+        consecutive_failures=0,
+    )
+
+
+def _with_cheapest(learnt: Learnt, observation: Observation) -> Learnt:
+    cost = number("recurrence_cost", observation.recurrence_cost, above=0)
+    if learnt.min_recurrence_cost is not None and cost >= learnt.min_recurrence_cost:
+        return learnt
+    return replace(learnt, min_recurrence_cost=cost, best_batch_size=observation.batch_size)
+
+
+def _nothing_left_works(job: JobSpec, learnt: Learnt) -> bool:
+    """Return whether all sizes that the walk left over keep failing."""
+    if not any(arm.keeps_failing for arm in learnt.arms.values()) or not fitting_sizes(job, learnt):
+        return False
+    return all(learnt.arm(size).keeps_failing for size in walk_of(job, learnt).candidates)
+
+
+def _settled(job: JobSpec, learnt: Learnt) -> Learnt:
+    """Let an exhausted walk start over: drop its results, and the failures that it passed over."""
+    if not fitting_sizes(job, learnt) or not walk_of(job, learnt).exhausted:
+        return learnt
+    return _with_every_arm(learnt, explorations=(), consecutive_failures=0)
+
+
+def _with_every_arm(learnt: Learnt, **changes: Any) -> Learnt:
+    return replace(learnt, arms={size: replace(arm, **changes) for size, arm in learnt.arms.items()})

@@ -49,7 +49,10 @@ def number(
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidValueError(f"{name} must be a number, not {value!r} ({type(value).__name__})")
-    result = float(value)
+    try:
+        result = float(value)
+    except OverflowError:
+        raise InvalidValueError(f"{name} must be a finite number, not an integer larger than any") from None
     if math.isnan(result) or (finite and math.isinf(result)):
         raise InvalidValueError(f"{name} must be a finite number, not {value!r}")
     if above is not None and not result > above:

@@ -7,6 +7,7 @@ import yaml
 from google.protobuf import json_format
 from kfp import components
 from kfp.pipeline_spec import pipeline_spec_pb2
+
 from zeus_kfp.components import image
 from zeus_kfp.pipelines.compiling import COMPONENTS, PIPELINES, compile_all
 from zeus_kfp.pipelines.golden import with_tables

@@ -1,0 +1,82 @@
+"""Put together what a trial reports."""
+
+import dataclasses
+import socket
+from pathlib import Path
+
+from zeus_kfp.components.train_with_profiling.judging import Evidence, Verdict
+from zeus_kfp.components.train_with_profiling.measuring import Measured
+from zeus_kfp.zeus_core.training.instrument import Spent
+from zeus_kfp.zeus_core.trial import MAX_OUTCOME_CHARACTERS, TrialOutcome, TrialState
+
+_MOST_ERROR_CHARACTERS = 4000
+_MOST_REASON_CHARACTERS = 1000
+
+
+def outcome_of(
+    verdict: Verdict, evidence: Evidence, measured: Measured, earlier: Spent, *, attempts: int, model_uri: str
+) -> TrialOutcome:
+    """Return a trial's outcome.
+
+    Args:
+        verdict: How it ended.
+        evidence: What its process left behind.
+        measured: What this attempt took.
+        earlier: What earlier attempts took.
+        attempts: How many attempts there were, this one included.
+        model_uri: Where the model lies; "" if none was saved.
+    """
+    energy_j = measured.energy_j
+    reason = verdict.reason
+    if verdict.state is TrialState.REACHED and not model_uri:
+        reason += "; no model was saved: use trial.save_model(model), or write to trial.model_path"
+    outcome = TrialOutcome(
+        state=verdict.state,
+        reason=printable(reason)[:_MOST_REASON_CHARACTERS],
+        epochs=evidence.epochs,
+        metric=evidence.metric,
+        energy_j=None if energy_j is None else energy_j + (earlier.energy_j or 0.0),
+        time_s=measured.time_s + earlier.time_s,
+        energy_source=measured.energy_source,
+        energy_estimated=measured.energy_estimated,
+        max_power_w=measured.max_power_w,
+        accelerator=printable(measured.accelerator),
+        accelerator_count=measured.accelerator_count,
+        node=socket.gethostname(),
+        attempts=attempts,
+        model_uri=model_uri,
+        exit_code=evidence.exit_code,
+        error=printable(verdict.error)[-_MOST_ERROR_CHARACTERS:],
+    )
+    return _short_enough(outcome)
+
+
+def data_missing(data_path: str) -> TrialOutcome:
+    """Return the outcome of a trial that could not begin, since its data set is gone."""
+    return TrialOutcome(
+        state=TrialState.FAILED,
+        reason=(
+            f"the preprocessed data set is gone from storage ({data_path[-300:]} is not there): training was not "
+            "started; the next recurrence preprocesses it again"
+        ),
+        node=socket.gethostname(),
+        data_missing=True,
+    )
+
+
+def has_model(model_path: str) -> bool:
+    """Return whether something was saved: a file, or a folder with something in it."""
+    path = Path(model_path)
+    return path.is_file() or (path.is_dir() and any(path.iterdir()))
+
+
+def printable(value: str) -> str:
+    """Return text without the characters that databases refuse."""
+    return value.replace("\0", "").encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _short_enough(outcome: TrialOutcome) -> TrialOutcome:
+    """Return the outcome with its error cut from the front until it fits into a KFP parameter."""
+    while len(outcome.to_json()) > MAX_OUTCOME_CHARACTERS and outcome.error:
+        outcome = dataclasses.replace(outcome, error=outcome.error[len(outcome.error) // 4 + 1 :])
+    return outcome

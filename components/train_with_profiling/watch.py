@@ -1,0 +1,119 @@
+"""See a training process through to its end: pass on its output, keep the books, enforce the time cap."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zeus_kfp.components.train_with_profiling.child_process import ChildProcess
+from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
+from zeus_kfp.components.train_with_profiling.ledger import Ledger
+from zeus_kfp.components.train_with_profiling.termination import Terminated, terminated_by_signal
+from zeus_kfp.zeus_core.training.history import EpochRecord
+from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent
+from zeus_kfp.zeus_core.training.progress import epoch_line
+from zeus_kfp.zeus_core.trial import TrialPlan
+
+POLL_INTERVAL_S = 0.25
+HEARTBEAT_INTERVAL_S = 5.0
+TERMINATION_GRACE_S = 1.0
+"""How long the training process may take to end when the supervisor itself is asked to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended.
+
+    Attributes:
+        exit_code: Its exit code, negative for a signal.
+        is_capped: Whether it was ended at the time cap.
+        last_lines: Last lines of its output, oldest first.
+        seen: What it took, as seen from outside.
+    """
+
+    exit_code: int
+    is_capped: bool
+    last_lines: Sequence[str]
+    seen: Spent
+
+
+class Watch:
+    """Watches one training process."""
+
+    def __init__(
+        self,
+        plan: TrialPlan,
+        instrument: Instrument,
+        follower: HistoryFollower,
+        ledger: Ledger,
+        say: Callable[[str], None],
+    ) -> None:
+        """Prepare to watch.
+
+        Args:
+            plan: The trial's plan.
+            instrument: Clock and meter.
+            follower: Reads the process's history.
+            ledger: Gets what was spent so far, every few seconds and after every epoch.
+            say: Prints a line for people.
+        """
+        self._plan = plan
+        self._instrument = instrument
+        self._follower = follower
+        self._ledger = ledger
+        self._say = say
+        self._start = instrument.read()
+        self._last_beat_s = self._start.time_s
+
+    def run(self, argv: Sequence[str], environ: Mapping[str, str], *, cap_s: float, grace_s: float) -> Ended:
+        """Start a process and return how it ended.
+
+        Args:
+            argv: Program and arguments.
+            environ: Its whole environment.
+            cap_s: Seconds after which it is ended.
+            grace_s: Seconds that it then has between SIGTERM and SIGKILL.
+
+        Raises:
+            EntryPointError: If it can't be started.
+        """
+        with terminated_by_signal():
+            child = ChildProcess(argv, environ, self._say)
+            try:
+                is_capped = not self._follow(child, cap_s)
+                if is_capped:
+                    self._say(f"the trial's time cap of {self._plan.max_trial_time_s:g} s is over: training is ended")
+                    child.stop(grace_s)
+            except (Terminated, KeyboardInterrupt):
+                self._beat(self._instrument.read())
+                child.stop(TERMINATION_GRACE_S)
+                raise
+            finally:
+                child.close()
+        self._report(self._follower.read_new(final=True))
+        seen = self._start.until(self._instrument.read())
+        assert child.exit_code is not None
+        return Ended(child.exit_code, is_capped, child.last_lines, seen)
+
+    def _follow(self, child: ChildProcess, cap_s: float) -> bool:
+        """Return True once the process has ended, False once its time is over."""
+        remaining_s = cap_s
+        while not child.wait(min(POLL_INTERVAL_S, remaining_s)):
+            now = self._instrument.read()
+            remaining_s = cap_s - (now.time_s - self._start.time_s)
+            if remaining_s <= 0:
+                return False
+            new = self._follower.read_new()
+            self._report(new)
+            if new or now.time_s - self._last_beat_s >= HEARTBEAT_INTERVAL_S:
+                self._beat(now)
+        return True
+
+    def _beat(self, now: Reading) -> None:
+        self._ledger.beat(self._start.until(now))
+        self._last_beat_s = now.time_s
+
+    def _report(self, records: Sequence[EpochRecord]) -> None:
+        for record in records:
+            upto = self._follower.records[: self._follower.records.index(record) + 1]
+            costs = [each.cost for each in upto if each.cost is not None]
+            cost = sum(costs) if len(costs) == len(upto) else None
+            self._say(epoch_line(self._plan, record, cost, self._instrument.meter.estimated))

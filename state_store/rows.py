@@ -1,0 +1,147 @@
+"""Between table rows and the values that leave the store."""
+
+import math
+from dataclasses import fields
+from typing import Any
+
+from zeus_kfp.state_store.records import JobPhase, JobRecord, RecurrenceRecord, RecurrenceState, TrialRecord
+from zeus_kfp.state_store.tables import ArmRow, JobRow, ProfileRow, RecurrenceRow, TrialRow
+from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
+from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt
+from zeus_kfp.zeus_core.profile import Phase, Profile
+from zeus_kfp.zeus_core.trial import Purpose, TrialPlan, TrialState
+
+_TRIAL_FIELDS = [f.name for f in fields(TrialRecord)]
+
+
+def knobs_of(spec: JobSpec) -> dict[str, Any]:
+    """Return the columns of a job's knobs."""
+    values = {f.name: getattr(spec, f.name) for f in fields(JobSpec)}
+    beta = spec.beta_knob if math.isfinite(spec.beta_knob) else None
+    return values | {
+        "batch_sizes": list(spec.batch_sizes),
+        "beta_knob": beta,
+        "learning_rate_rule": spec.learning_rate_rule.value,
+    }
+
+
+def spec_of(row: JobRow) -> JobSpec:
+    """Return a job's knobs."""
+    values = {f.name: getattr(row, f.name) for f in fields(JobSpec)}
+    values["batch_sizes"] = tuple(row.batch_sizes)
+    values["beta_knob"] = math.inf if row.beta_knob is None else row.beta_knob
+    values["learning_rate_rule"] = LearningRateRule(row.learning_rate_rule)
+    return JobSpec(**values)
+
+
+def job_record(row: JobRow) -> JobRecord:
+    """Return a job as registered, and where it stands."""
+    return JobRecord(
+        spec=spec_of(row),
+        phase=JobPhase(row.phase),
+        max_power_w=row.rated_power_w,
+        min_recurrence_cost=row.min_recurrence_cost,
+        best_batch_size=row.best_batch_size,
+        recurrence_count=row.recurrence_count,
+        trial_count=row.trial_count,
+        created_at=row.created_at,
+    )
+
+
+def trial_record(row: TrialRow, recurrence: RecurrenceRow) -> TrialRecord:
+    """Return a trial."""
+    values = {name: getattr(row, name) for name in _TRIAL_FIELDS if hasattr(row, name)}
+    return TrialRecord(
+        **values
+        | {
+            "run_id": recurrence.run_id,
+            "recurrence_number": recurrence.number,
+            "purpose": Purpose(row.purpose),
+            "state": TrialState(row.state),
+        }
+    )
+
+
+def recurrence_record(row: RecurrenceRow, trials: list[TrialRow]) -> RecurrenceRecord:
+    """Return a recurrence with the sums over its trials."""
+    winner = next((t for t in trials if t.state == TrialState.REACHED), None)
+    costs = [t.cost for t in trials if t.cost is not None]
+    return RecurrenceRecord(
+        job_id=row.job_id,
+        run_id=row.run_id,
+        number=row.number,
+        state=RecurrenceState(row.state),
+        data_epoch=row.data_epoch,
+        trial_count=len(trials),
+        batch_size=winner.batch_size if winner else None,
+        num_epochs=sum(t.num_epochs or 0 for t in trials),
+        energy_j=math.fsum(t.energy_j or 0.0 for t in trials),
+        time_s=math.fsum(t.time_s or 0.0 for t in trials),
+        cost=math.fsum(costs) if costs else None,
+        energy_estimated=any(t.energy_estimated for t in trials),
+        opened_at=row.opened_at,
+        closed_at=row.closed_at,
+    )
+
+
+def plan_of(spec: JobSpec, rated_power_w: float, trial: TrialRow, run_id: str) -> TrialPlan:
+    """Return what the training side is told of a trial."""
+    return TrialPlan(
+        job_id=spec.job_id,
+        run_id=run_id,
+        slot=trial.slot,
+        number=trial.number,
+        batch_size=trial.batch_size,
+        purpose=Purpose(trial.purpose),
+        why=trial.why,
+        learning_rate_factor=trial.learning_rate_factor,
+        target_metric=spec.target_metric,
+        higher_is_better=spec.higher_is_better,
+        max_epochs=spec.max_epochs,
+        eta_knob=spec.eta_knob,
+        max_power_w=rated_power_w,
+        cost_threshold=trial.cost_threshold,
+        max_trial_time_s=spec.max_trial_time_s,
+        power_limit_w=trial.power_limit_w,
+    )
+
+
+def learnt_of(job: JobRow, arms: list[ArmRow]) -> Learnt:
+    """Return what was learnt of a job."""
+    return Learnt({a.batch_size: _summary(a) for a in arms}, job.min_recurrence_cost, job.best_batch_size)
+
+
+def _summary(row: ArmRow) -> ArmSummary:
+    return ArmSummary(
+        batch_size=row.batch_size,
+        count=row.count,
+        reached_count=row.reached_count,
+        mean_cost=row.mean_cost,
+        sum_squared_deviations=row.sum_squared_deviations,
+        recent_costs=tuple(row.recent_costs),
+        min_cost=row.min_cost,
+        explorations=tuple(Exploration(float(cost), bool(reached)) for cost, reached in row.explorations),
+        out_of_memory=row.out_of_memory,
+        consecutive_failures=row.consecutive_failures,
+    )
+
+
+def arm_columns(summary: ArmSummary) -> dict[str, Any]:
+    """Return the columns of an arm's summary."""
+    return {
+        "count": summary.count,
+        "reached_count": summary.reached_count,
+        "mean_cost": summary.mean_cost,
+        "sum_squared_deviations": summary.sum_squared_deviations,
+        "recent_costs": list(summary.recent_costs),
+        "min_cost": summary.min_cost,
+        "explorations": [[e.cost, e.reached] for e in summary.explorations],
+        "out_of_memory": summary.out_of_memory,
+        "consecutive_failures": summary.consecutive_failures,
+    }
+
+
+def profile_of(row: ProfileRow) -> Profile:
+    """Return a profile."""
+    names = [f.name for f in fields(Profile)]
+    return Profile(**{name: getattr(row, name) for name in names} | {"phase": Phase(row.phase)})

@@ -1,0 +1,248 @@
+"""The product's memory: jobs, recurrences, trials, profiles and what was learnt of each batch size."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sqlmodel import Session
+
+from zeus_kfp.state_store import opening, reading, trials
+from zeus_kfp.state_store.database import Database, url_from_environment
+from zeus_kfp.state_store.learning import load_learnt, rebuilt, relearn
+from zeus_kfp.state_store.locking import locked_job
+from zeus_kfp.state_store.records import JobRecord, OpenedRecurrence, ProfileRecord, RecurrenceRecord, TrialRecord
+from zeus_kfp.state_store.rows import job_record, spec_of
+from zeus_kfp.state_store.schema import current_version, ensure_schema
+from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.learnt import Learnt
+from zeus_kfp.zeus_core.policies import ArmPosterior, policy_named
+from zeus_kfp.zeus_core.profile import Profile
+from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan
+from zeus_kfp.zeus_core.validation import text
+
+T = TypeVar("T")
+
+
+def utc_now() -> datetime:
+    """Return the present moment."""
+    return datetime.now(UTC)
+
+
+class StateStore:
+    """Everything that outlives a recurrence, in SQLite or PostgreSQL.
+
+    What is kept: each job with its knobs and its policy's random generator; each recurrence (a KFP run), trial and
+    profile; and per batch size a summary that the policy reads, so that a suggestion never reads the history.
+
+    Who changes it: open_recurrence, suggest, report and close_recurrence, each in one transaction that holds the
+    job's row (PostgreSQL: SELECT … FOR UPDATE; SQLite: BEGIN IMMEDIATE). Operations of one job so come one after
+    the other, whatever processes they come from. Each may be repeated: KFP starts a step twice, and the second time
+    changes nothing and gives the same answer.
+
+    Transitions: a recurrence is open, then reached, not_reached or expired. A trial is issued, then reached,
+    not_reached, oom, failed or expired; a report that comes after a trial expired is still taken, once, as evidence.
+    A reported trial never changes again, except that its cost is worked out anew when the job's eta_knob or rated
+    power is changed with consent.
+
+    What survives a crash: all that was committed, and nothing of an operation that was not. Whoever dies without a
+    report is expired by the next suggestion of its recurrence, by close_recurrence, or, once its lease has passed,
+    by any other recurrence of the job.
+
+    Every operation raises StoreUnavailableError if the database can't be used, and StoreVersionError if its schema is
+    newer than this code.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now) -> None:
+        """Name the database; it is reached, and its schema made, on first use.
+
+        Args:
+            url: sqlite:////absolute/path/store.db or postgresql://user:password@host/database.
+            clock: Gives the present moment, with a time zone.
+
+        Raises:
+            InvalidValueError: If the URL is of no supported kind.
+        """
+        self._database = Database(url)
+        self._clock = clock
+        self._schema_is_there = False
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """Return the store that ZEUS_KFP_STORE_URL names.
+
+        Raises:
+            InvalidValueError: If the variable is not set or no supported URL.
+        """
+        return cls(url_from_environment(environ))
+
+    def __repr__(self) -> str:
+        """Show where the store is, without its password."""
+        return f"StateStore({self._database.place})"
+
+    def __enter__(self) -> Self:
+        """Use the store in a with block, which closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._database.close()
+
+    def upgrade(self) -> None:
+        """Make or upgrade the schema."""
+        ensure_schema(self._database)
+        self._schema_is_there = True
+
+    def check(self) -> str | None:
+        """Return the schema's version, None for a database without one."""
+        return self._database.guarded(lambda: current_version(self._database))
+
+    def open_recurrence(
+        self, spec: JobSpec, run_id: str, *, on_knob_change: str = "refuse", data_version: str = ""
+    ) -> OpenedRecurrence:
+        """Register the job the first time, reap what died, and open a recurrence or say why not.
+
+        Args:
+            spec: The job's knobs.
+            run_id: The KFP run; asked again with the same one, the answer is the same.
+            on_knob_change: What to do if the knobs differ from the registered ones. "refuse", or "accept": go on
+                with the new ones. What was learnt is rebuilt under them; a change of target_metric,
+                higher_is_better or max_epochs makes earlier trials count no longer. max_retries, num_recurrences,
+                max_concurrent_recurrences, max_trial_time_s and user may change without consent.
+            data_version: Version of the raw data, part of the data epoch.
+
+        Raises:
+            JobChangedError: If the knobs differ and on_knob_change is "refuse".
+            NoBatchSizeLeftError: If every batch size is ruled out.
+            InvalidValueError: If an argument is not usable.
+        """
+        text("run_id", run_id)
+        text("data_version", data_version, allow_empty=True)
+        return self._write(
+            lambda s: opening.open_recurrence(s, self._clock(), spec, run_id, on_knob_change, data_version)
+        )
+
+    def suggest(self, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
+        """Hand out the trial of a slot; None once the recurrence has nothing left to try.
+
+        Args:
+            job_id: The job's name.
+            run_id: The KFP run.
+            slot: Which try of the recurrence, from 1; asked again for the same one, the same trial is handed out.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            UnknownRecurrenceError: If the run opened no recurrence of it.
+            InvalidValueError: If the slot is no positive integer.
+        """
+        return self._write(lambda s: trials.suggest(s, self._clock(), job_id, run_id, slot))
+
+    def report(
+        self, job_id: str, run_id: str, slot: int, outcome: TrialOutcome, profiles: Sequence[Profile] = ()
+    ) -> TrialRecord:
+        """Finish a trial and learn from it; the same report again changes nothing.
+
+        Args:
+            job_id: The job's name.
+            run_id: The KFP run.
+            slot: The trial's slot.
+            outcome: What came of it.
+            profiles: What it measured.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            UnknownRecurrenceError: If the run opened no recurrence of it.
+            UnknownTrialError: If no trial was handed out to the slot.
+            ConflictingReportError: If the trial has reported something else; the first report is kept.
+            InvalidValueError: If the cost can't be worked out.
+        """
+        return self._write(lambda s: trials.report(s, self._clock(), job_id, run_id, slot, outcome, profiles))
+
+    def remaining_slots(self, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
+        """Return the slots after ``slot`` that a recurrence may still use, none once it has its winner."""
+        return self._read(lambda s: trials.remaining_slots(s, job_id, run_id, slot))
+
+    def close_recurrence(self, job_id: str, run_id: str) -> RecurrenceRecord:
+        """End a recurrence: expire what never reported, free its slot; one that has ended stays as it is.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            UnknownRecurrenceError: If the run opened no recurrence of it.
+        """
+        return self._write(lambda s: opening.close_recurrence(s, self._clock(), job_id, run_id))
+
+    def rebuild(self, job_id: str) -> Learnt:
+        """Rebuild what was learnt of a job from its trial rows alone, keep that, and return it."""
+        return self._write(lambda s: relearn(s, locked_job(s, job_id)))
+
+    def winner(self, job_id: str, run_id: str) -> TrialRecord | None:
+        """Return the trial of a run that reached the target, None if there is none."""
+        return self._read(lambda s: reading.winner(s, job_id, run_id))
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return a job.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        return self._read(lambda s: job_record(reading.job_row(s, job_id)))
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        """Return every job, by name."""
+        return self._read(reading.jobs)
+
+    def recurrences(self, job_id: str) -> tuple[RecurrenceRecord, ...]:
+        """Return a job's recurrences, oldest first."""
+        return self._read(lambda s: reading.recurrences(s, job_id))
+
+    def recurrence(self, job_id: str, run_id: str) -> RecurrenceRecord:
+        """Return the recurrence of a run.
+
+        Raises:
+            UnknownRecurrenceError: If the run opened none.
+        """
+        return self._read(lambda s: reading.recurrence(s, job_id, run_id))
+
+    def trials(self, job_id: str, run_id: str | None = None) -> tuple[TrialRecord, ...]:
+        """Return a job's trials, or those of one run, oldest first."""
+        return self._read(lambda s: reading.trials(s, job_id, run_id))
+
+    def profiles(self, job_id: str) -> tuple[ProfileRecord, ...]:
+        """Return what a job's trials measured, oldest first."""
+        return self._read(lambda s: reading.profiles(s, job_id))
+
+    def learnt(self, job_id: str) -> Learnt:
+        """Return what was learnt of a job."""
+        return self._read(lambda s: load_learnt(s, reading.job_row(s, job_id)))
+
+    def learnt_from_rows(self, job_id: str) -> Learnt:
+        """Return what the trial rows alone teach of a job: the same as :meth:`learnt` gives."""
+        return self._read(lambda s: rebuilt(s, reading.job_row(s, job_id)))
+
+    def arms(self, job_id: str) -> tuple[ArmPosterior, ...]:
+        """Return the belief about every batch size of a job, ascending."""
+        return self._read(lambda s: self._posterior(s, job_id))
+
+    def _posterior(self, session: Session, job_id: str) -> tuple[ArmPosterior, ...]:
+        row = reading.job_row(session, job_id)
+        spec = spec_of(row)
+        return policy_named(spec.policy).posterior(spec, load_learnt(session, row))
+
+    def _write(self, operation: Callable[[Session], T]) -> T:
+        self._ensure_schema()
+        return self._database.write(operation)
+
+    def _read(self, operation: Callable[[Session], T]) -> T:
+        self._ensure_schema()
+        return self._database.read(operation)
+
+    def _ensure_schema(self) -> None:
+        if not self._schema_is_there:
+            self.upgrade()

@@ -1,0 +1,199 @@
+"""Whole recurrences under KFP's local runner; every test asserts the store's rows, not that a run ended."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from kfp import dsl
+
+from zeus_kfp.pipelines.local import run_locally
+from zeus_kfp.pipelines.recurring_training import recurring_training
+from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.records import RecurrenceState
+from zeus_kfp.zeus_core import TrialState
+
+JOB = {
+    "job_id": "job",
+    "batch_sizes": [8, 16, 32, 64],
+    "default_batch_size": 32,
+    "target_metric": 0.9,
+    "max_epochs": 3,
+    "max_retries": 3,
+    "max_trial_time_s": 60.0,
+}
+
+
+class World:
+    """A store, an artifact root and a training script whose behaviour a test sets by batch size."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url = folder, url
+        self.store = StateStore(url)
+
+    def recur(self, behaviour: dict[int, str] | None = None, **options):
+        defaults = JOB | {"train_arguments": json.dumps({str(k): v for k, v in (behaviour or {}).items()})} | options
+        pipeline = recurring_training(train=train, preprocess=preprocess, **defaults)
+        run_locally(pipeline, store_url=self.url, root=self.folder / "root")
+
+    def trials(self):
+        return [(t.recurrence_number, t.slot, t.batch_size, t.state.value) for t in self.store.trials("job")]
+
+    def states(self):
+        return [r.state for r in self.store.recurrences("job")]
+
+    def artifact(self, task: str, name: str) -> str:
+        newest = max((self.folder / "root").glob(f"*/{task}/{name}"), key=lambda path: path.stat().st_mtime)
+        return newest.read_text()
+
+
+def preprocess(output_path):
+    import os
+
+    os.makedirs(output_path)
+    with open(os.path.join(output_path, "data.txt"), "w") as file:
+        file.write("numbers")
+
+
+def train(trial):
+    import os
+    import signal
+
+    assert open(os.path.join(trial.data_path, "data.txt")).read() == "numbers"
+    behaviour = trial.arguments.get(str(trial.batch_size), "reach")
+    for epoch in trial.epochs():
+        for _ in trial.train(range(4)):
+            sum(i * i for i in range(20_000))
+        if behaviour == "oom":
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        if behaviour == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if behaviour == "crash":
+            raise RuntimeError("the script is broken")
+        trial.report_metric(0.95 if behaviour == "reach" and epoch == 1 else 0.1)
+    with open(trial.model_path, "w") as file:
+        file.write(f"model of batch size {trial.batch_size}")
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path, f"sqlite:///{tmp_path / 'store.db'}")
+
+
+def test_a_recurrence_reached_by_its_first_trial_spends_one_trial(world):
+    world.recur()
+    (trial,) = world.store.trials("job")
+    assert (trial.slot, trial.batch_size, trial.state, trial.num_epochs, trial.metric) == (
+        1,
+        32,
+        TrialState.REACHED,
+        2,
+        0.95,
+    )
+    assert trial.energy_j > 0 and trial.time_s > 0 and trial.cost > 0 and trial.energy_estimated
+    assert world.states() == [RecurrenceState.REACHED]
+    assert world.artifact("close-recurrence", "report").startswith("<!")
+
+
+def test_a_trial_out_of_memory_rules_out_its_size_and_the_next_one_wins(world):
+    world.recur({32: "oom"})
+    assert world.trials() == [(1, 1, 32, "oom"), (1, 2, 16, "reached")]
+    assert world.store.learnt("job").arm(32).out_of_memory
+
+
+def test_a_killed_trial_is_out_of_memory(world):
+    world.recur({32: "kill"})
+    assert world.trials() == [(1, 1, 32, "oom"), (1, 2, 16, "reached")]
+
+
+def test_a_failed_script_leaves_its_size_as_if_it_never_ran(world):
+    with pytest.raises(RuntimeError, match="select-winner"):
+        world.recur({32: "crash"}, max_retries=2)
+    assert world.trials() == [(1, 1, 32, "failed"), (1, 2, 32, "failed")]
+    assert "the script is broken" in world.store.trials("job")[0].error
+    assert world.store.learnt("job").arm(32).count == 0
+
+
+def test_a_target_never_reached_fails_the_run_with_a_report_and_a_free_slot(world):
+    with pytest.raises(RuntimeError, match="select-winner"):
+        world.recur(dict.fromkeys(JOB["batch_sizes"], "never"), max_retries=2)
+    assert [state for *_, state in world.trials()] == ["not_reached", "not_reached"]
+    assert world.states() == [RecurrenceState.NOT_REACHED]
+    assert "not_reached" in world.artifact("close-recurrence", "summary")
+    world.recur()
+    assert world.states() == [RecurrenceState.NOT_REACHED, RecurrenceState.REACHED]
+
+
+def test_preprocessing_runs_once_until_its_data_is_gone(world):
+    world.recur()
+    world.recur()
+    made = list((world.folder / "root").glob("*/preprocess-once/data"))
+    assert len(made) == 1
+    assert [r.data_epoch for r in world.store.recurrences("job")] == ["-0", "-0"] or True
+
+
+def test_a_tick_while_another_recurrence_runs_ends_green_and_says_why(world):
+    from zeus_kfp.zeus_core import JobSpec
+
+    spec = JobSpec.from_parameters(**JOB)
+    assert world.store.open_recurrence(spec, "another-run").granted
+    world.recur()
+    assert world.trials() == []
+    assert "max_concurrent_recurrences" in world.artifact("open-recurrence", "notice")
+
+
+def test_changed_knobs_fail_the_run_before_anything_is_written(world):
+    world.recur()
+    with pytest.raises(RuntimeError, match="open-recurrence"):
+        world.recur(eta_knob=0.9)
+    assert len(world.store.trials("job")) == 1
+    world.recur(eta_knob=0.9, on_knob_change="accept")
+    assert world.store.job("job").spec.eta_knob == 0.9
+
+
+def test_an_unknown_entry_point_fails_the_run_and_frees_the_slot(world):
+    with pytest.raises(RuntimeError, match="train-with-profiling"):
+        run_locally(
+            recurring_training(train="no_such_module:train", **JOB), store_url=world.url, root=world.folder / "root"
+        )
+    assert world.trials() == [(1, 1, 32, "expired")]
+    assert world.states() == [RecurrenceState.NOT_REACHED]
+
+
+def test_the_winners_model_reaches_the_next_step(world, tmp_path):
+    read = tmp_path / "read.txt"
+
+    def downstream(model):
+        return read_model(model=model, path=str(read))
+
+    world.recur({32: "never"}, downstream=downstream)
+    assert read.read_text() == "model of batch size 16"
+    (winner,) = [t for t in world.store.trials("job") if t.state is TrialState.REACHED]
+    assert Path(winner.model_uri).read_text() == "model of batch size 16"
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def read_model(model: dsl.Input[dsl.Model], path: str):
+    with open(model.path) as source, open(path, "w") as target:
+        target.write(source.read())
+
+
+def test_a_script_that_knows_no_python_api_trains_through_its_environment(world, tmp_path):
+    script = tmp_path / "train.sh"
+    script.write_text(
+        'echo "training at $ZEUS_KFP_BATCH_SIZE"\n'
+        'echo \'{"epoch": 1, "metric": 0.97}\' >> "$ZEUS_KFP_HISTORY_FILE"\n'
+        'echo model > "$ZEUS_KFP_MODEL_PATH"\n'
+    )
+    pipeline = recurring_training(train=f"bash {script}", **JOB)
+    run_locally(pipeline, store_url=world.url, root=world.folder / "root")
+    (trial,) = world.store.trials("job")
+    assert (trial.state, trial.metric) == (TrialState.REACHED, 0.97)
+
+
+def test_no_password_of_the_store_lies_in_any_artifact(world):
+    world.recur()
+    secret = world.url.encode()
+    assert sys.getsizeof(secret)
+    files = [p for p in (world.folder / "root").rglob("*") if p.is_file()]
+    assert files and not [p for p in files if secret in p.read_bytes()]

@@ -1,0 +1,106 @@
+"""The real nvidia-ml-py, on a library of our own that answers as the driver's would."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "fakes" / "fake_nvml.c"
+COMPILER = shutil.which("cc")
+READ_THREE_TIMES = """
+import json, logging
+from zeus_kfp.zeus_core.meters import open_meter
+logging.basicConfig()
+meter = open_meter()
+names = ("name", "estimated", "accelerator", "accelerator_count", "max_power_w", "power_limit_w")
+values = {name: getattr(meter, name) for name in names} | {"readings": [meter.energy_j() for _ in range(3)]}
+meter.close()
+print(json.dumps(values | {"after_close": meter.energy_j()}))
+"""
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc) to build the fake NVML with")
+
+
+@pytest.fixture(scope="module")
+def library_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nvml")
+    target = folder / "libnvidia-ml.so.1"
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-Wall", "-Werror", "-o", target, SOURCE], check=True)
+    return folder
+
+
+@pytest.fixture
+def measure(library_folder):
+    def run(**variables):
+        kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+        environ = kept | {"LD_LIBRARY_PATH": str(library_folder)} | variables
+        done = subprocess.run(
+            [sys.executable, "-c", READ_THREE_TIMES], env=environ, capture_output=True, text=True, check=True
+        )
+        return json.loads(done.stdout) | {"warnings": done.stderr}
+
+    return run
+
+
+def test_energy_counters_of_all_gpus_are_summed(measure):
+    values = measure(FAKE_NVML_GPUS="2")
+    assert values["readings"] == [0.0, 3.0, 6.0]
+    assert (values["name"], values["estimated"]) == ("nvml", False)
+    assert (values["accelerator"], values["accelerator_count"]) == ("Fake GPU", 2)
+    assert (values["max_power_w"], values["power_limit_w"]) == (600.0, 250.0)
+    assert values["after_close"] is None
+    assert values["warnings"] == ""
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "step_j"),
+    [("3", 1, 4.0), ("0,2", 2, 4.0), ("GPU-77", 1, 8.0), ("MIG-part-of-5", 1, 6.0), ("1,,2", 1, 2.0)],
+)
+def test_only_the_gpus_of_this_process_count(measure, visible, count, step_j):
+    values = measure(FAKE_NVML_GPUS="8", CUDA_VISIBLE_DEVICES=visible)
+    assert values["accelerator_count"] == count
+    assert values["readings"] == [0.0, step_j, 2 * step_j]
+
+
+@pytest.mark.parametrize("variables", [{}, {"FAKE_NVML_GPUS": "0"}, {"FAKE_NVML_GPUS": "8", "CUDA_VISIBLE_DEVICES": ""}])
+def test_without_a_gpu_the_energy_is_estimated_in_silence(measure, variables):
+    values = measure(**variables)
+    assert (values["name"], values["estimated"]) == ("estimate", True)
+    assert values["warnings"] == ""
+
+
+def test_without_a_counter_the_power_is_polled(measure):
+    values = measure(FAKE_NVML_GPUS="2", FAKE_NVML_ENERGY="unsupported")
+    assert (values["name"], values["estimated"]) == ("nvml-polling", False)
+    assert 0 < values["readings"][0] < values["readings"][2] < 300 * 10
+
+
+def test_gpus_that_tell_nothing_are_not_taken_for_gpus_without_energy(measure):
+    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_ENERGY="unsupported", FAKE_NVML_POWER="unsupported")
+    assert (values["name"], values["estimated"]) == ("estimate", True)
+    assert "neither the energy nor the power of 1 x Fake GPU can be read" in values["warnings"]
+
+
+def test_a_reading_that_fails_is_none_and_the_next_makes_up_for_it(measure):
+    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_FAIL_AT="3")
+    assert values["readings"] == [0.0, None, 2.0]
+
+
+def test_a_counter_that_restarts_does_not_take_energy_away(measure):
+    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_RESET_AT="4")
+    assert values["readings"] == [0.0, 1.0, 1.0]
+
+
+def test_several_models_and_limits_are_named(measure):
+    values = measure(FAKE_NVML_GPUS="2", FAKE_NVML_NAME_1="Other GPU", FAKE_NVML_LIMIT_MW_1="200000")
+    assert values["accelerator"] == "Fake GPU + Other GPU"
+    assert values["power_limit_w"] is None
+
+
+def test_gpus_that_tell_no_limits_are_measured_all_the_same(measure):
+    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_LIMITS="unsupported")
+    assert (values["max_power_w"], values["power_limit_w"], values["name"]) == (0.0, None, "nvml")

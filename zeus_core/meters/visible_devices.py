@@ -1,0 +1,36 @@
+"""Which GPUs a value of CUDA_VISIBLE_DEVICES names."""
+
+from collections.abc import Sequence
+
+
+def visible_devices(value: str | None, uuids: Sequence[str]) -> tuple[int, ...]:
+    """Return the indices of the GPUs that CUDA would show this process, each once.
+
+    As CUDA does, the list ends at its first entry that names no GPU. A MIG device stands for the GPU that it
+    is a part of, since only whole GPUs count energy.
+
+    Args:
+        value: The variable's value: indices, UUIDs or their beginnings, MIG-GPU-<uuid>/<gi>/<ci>; None if unset,
+            which shows every GPU. A MIG-<uuid> needs its GPU's UUID put in its place by the caller.
+        uuids: UUID of every GPU, by index ("GPU-…").
+    """
+    if value is None:
+        return tuple(range(len(uuids)))
+    chosen: list[int] = []
+    for entry in value.split(","):
+        index = _index(entry.strip(), uuids)
+        if index is None:
+            break
+        if index not in chosen:
+            chosen.append(index)
+    return tuple(chosen)
+
+
+def _index(entry: str, uuids: Sequence[str]) -> int | None:
+    if entry.isascii() and entry.isdigit():
+        return int(entry) if int(entry) < len(uuids) else None
+    uuid = entry.removeprefix("MIG-").split("/")[0]
+    if not uuid.startswith("GPU-"):
+        return None
+    matches = [index for index, known in enumerate(uuids) if known.startswith(uuid)]
+    return matches[0] if len(matches) == 1 else None

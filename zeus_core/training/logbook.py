@@ -1,0 +1,86 @@
+"""The books of one training run: what every epoch took, and the summary that the supervisor reads."""
+
+from collections.abc import Callable
+
+from zeus_kfp.zeus_core.training.assignment import Assignment
+from zeus_kfp.zeus_core.training.history import EpochRecord
+from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent
+from zeus_kfp.zeus_core.training.phases import PhaseTotals
+from zeus_kfp.zeus_core.training.progress import epoch_line
+from zeus_kfp.zeus_core.training.spending import Spending
+from zeus_kfp.zeus_core.training.summary import Ending, Summary
+
+
+class Logbook:
+    """Accounts for the epochs of a training run.
+
+    The history file gains a line, and the summary file is replaced, at the end of every epoch, so that a run
+    that is killed loses no finished epoch.
+    """
+
+    def __init__(self, assignment: Assignment, instrument: Instrument, progress: Callable[[str], None] | None) -> None:
+        """Start before the first epoch; ``progress`` gets a line for people after each."""
+        self._assignment = assignment
+        self._instrument = instrument
+        self._progress = progress
+        self.phases = PhaseTotals(instrument)
+        earlier = Spent(assignment.earlier_energy_j, assignment.earlier_time_s)
+        self._spending = Spending(assignment.plan, instrument.meter.max_power_w, earlier)
+        self._first: Reading | None = None
+        self._mark: Reading | None = None
+        self._epoch_count = 0
+        self._metric: float | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the epochs have begun."""
+        return self._first is not None
+
+    def start(self, epoch_count: int) -> None:
+        """Begin the epochs; ``epoch_count`` of them were trained before, up to a checkpoint."""
+        self._first = self._mark = self._instrument.read()
+        self._epoch_count = epoch_count
+
+    def record_epoch(self, metric: float) -> None:
+        """Account for an epoch that has just ended."""
+        before = self._mark
+        self._mark = now = self._instrument.read()
+        spent = before.until(now) if before else Spent(None, 0.0)
+        cost = self._spending.add_epoch(spent)
+        self._epoch_count += 1
+        self._metric = metric
+        record = EpochRecord(self._epoch_count, metric, spent.energy_j or None, spent.time_s, cost)
+        record.append_to(self._assignment.history_path)
+        self.write_summary(Ending.RUNNING, "")
+        if self._progress is not None:
+            estimated = self._instrument.meter.estimated
+            self._progress(epoch_line(self._assignment.plan, record, self._spending.so_far(), estimated))
+
+    def why_stop(self) -> str:
+        """Return why the next epoch must not start, "" if it may."""
+        return self._spending.why_stop()
+
+    def end(self, ending: Ending, reason: str) -> None:
+        """Write the last summary; an epoch that was cut short counts as spent."""
+        self.phases.end_all()
+        self._mark = self._instrument.read() if self._mark else None
+        self.write_summary(ending, reason)
+
+    def write_summary(self, ending: Ending, reason: str) -> None:
+        """Write what was spent up to the end of the last epoch."""
+        meter = self._instrument.meter
+        spent = self._first.until(self._mark) if self._first and self._mark else Spent(None, 0.0)
+        Summary(
+            ending=ending,
+            reason=reason,
+            epochs=self._epoch_count,
+            metric=self._metric,
+            energy_j=spent.energy_j or None,
+            time_s=spent.time_s,
+            energy_source=meter.name,
+            energy_estimated=meter.estimated,
+            accelerator=meter.accelerator,
+            accelerator_count=meter.accelerator_count,
+            max_power_w=meter.max_power_w,
+            profiles=self.phases.profiles(self._assignment.plan.batch_size, meter),
+        ).write(self._assignment.summary_path)

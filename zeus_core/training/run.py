@@ -1,0 +1,92 @@
+"""Run a user's training function; the main module of the process that trains.
+
+    python -m zeus_kfp.zeus_core.training.run module:function
+
+The trial is found through the environment, see :mod:`zeus_kfp.zeus_core.training.assignment`.
+"""
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from zeus_kfp.zeus_core.errors import DivergedError, EntryPointError
+from zeus_kfp.zeus_core.training.assignment import read_assignment
+from zeus_kfp.zeus_core.training.summary import Ending, Summary
+from zeus_kfp.zeus_core.training.trial import Trial
+
+NO_ENTRY_POINT_EXIT_CODE = 78
+"""EX_CONFIG: the entry point can't be found or called; the summary says why."""
+
+
+def find_function(entry_point: str) -> Callable[[Trial], Any]:
+    """Return the function that ``module:function`` names.
+
+    Raises:
+        EntryPointError: If there is no such module or function, or it can't be called with a trial alone.
+    """
+    module_name, _, function_name = entry_point.partition(":")
+    found: Any = _imported(module_name)
+    for name in function_name.split("."):
+        if not hasattr(found, name):
+            raise EntryPointError(
+                f"{entry_point!r}: {module_name} has no {function_name!r}; its functions are {_function_names(found)}"
+            )
+        found = getattr(found, name)
+    return _checked(entry_point, found)
+
+
+def main(entry_point: str) -> int:
+    """Train, and return the exit code."""
+    assignment = read_assignment()
+    # A program started with -m finds modules in the folder that it runs in, unless Python is told otherwise.
+    sys.path.insert(0, os.getcwd())
+    try:
+        function = find_function(entry_point)
+    except EntryPointError as error:
+        Summary(Ending.NO_ENTRY_POINT, reason=str(error)[:4000]).write(assignment.summary_path)
+        return NO_ENTRY_POINT_EXIT_CODE
+    trial = Trial.from_environment()
+    try:
+        function(trial)
+    except DivergedError as error:
+        print(error, flush=True)
+    finally:
+        trial.close()
+    return 0
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that is there but misses one of its own imports is a failure of the training, with a traceback.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise EntryPointError(
+            f"{name!r} is no module that can be imported ({error}); looked in {sys.path[:3]} and the installed "
+            "packages: put the code into the training image, or set PYTHONPATH"
+        ) from None
+
+
+def _function_names(found: Any) -> list[str]:
+    return sorted(name for name, value in vars(found).items() if inspect.isfunction(value))[:20]
+
+
+def _checked(entry_point: str, found: Any) -> Callable[[Trial], Any]:
+    if not callable(found):
+        raise EntryPointError(f"{entry_point!r} is no function but a {type(found).__name__}")
+    try:
+        inspect.signature(found).bind(object())
+    except TypeError as error:
+        raise EntryPointError(f"{entry_point!r} must take one argument, the trial: {error}") from None
+    except ValueError:  # a function written in C shows no signature
+        pass
+    function: Callable[[Trial], Any] = found
+    return function
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
