@@ -1,5 +1,5 @@
-"""The close_recurrence component."""
+"""The close_recurrence component: `from zeus_kfp.components.close_recurrence import close_recurrence`."""
 
-from zeus_kfp.components.close_recurrence.component import close_recurrence
+from zeus_kfp.components.lazy import component_of
 
-__all__ = ["close_recurrence"]
+__getattr__ = component_of(__name__)

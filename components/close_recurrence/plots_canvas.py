@@ -27,9 +27,6 @@ _PROPERTIES = {
     DEFAULT: "var(--default)",
 }
 
-# Text stays text (small, read by machines too); the salt makes the same drawing the same bytes.
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "zeus-kfp"}
-
 _LARGEST_DRAWN = 1e30
 
 
@@ -77,7 +74,8 @@ def picture(figure: Figure, *, name: str, title: str, caption: str) -> Picture:
         caption: What it shows.
     """
     stream = io.StringIO()
-    with matplotlib.rc_context(_STYLE):
+    # Text stays text (small, read by machines too); the salt makes the same drawing the same bytes.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "zeus-kfp"}):
         figure.savefig(stream, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Type")))
     return Picture(_inlined(stream.getvalue(), name, title, caption), caption)
 

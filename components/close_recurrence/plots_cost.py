@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from zeus_kfp.components.close_recurrence import plots_canvas as canvas
 from zeus_kfp.components.close_recurrence.report_data import RecurrenceRow, ReportData, is_finite, mean
-from zeus_kfp.components.close_recurrence.report_format import Scale, count
+from zeus_kfp.components.close_recurrence.report_format import Scale, count, number
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.zeus_core.trial import TrialState
 
@@ -47,12 +47,13 @@ def cost_picture(data: ReportData) -> canvas.Picture | None:
     heights = [bar.reached_cost + bar.lost_cost for bar in bars]
     if not any(heights):
         return None
-    scale = Scale.for_energy(heights)
-    figure, axes = canvas.new_axes(8, 3.8)
+    scale = Scale.for_energy([max(heights)])
+    figure, axes = canvas.new_axes(6.4, 3.9)
     _draw_bars(axes, bars, scale)
     _mark(axes, bars, scale)
     axes.set_xlabel("recurrence" if per_bar == 1 else f"recurrences (each bar the mean of {per_bar})")
     axes.set_ylabel(f"cost, {scale.unit}")
+    axes.yaxis.set_major_formatter(lambda value, _: number(value))
     _draw_default(axes, data, scale, max(heights))
     canvas.legend(figure, _legend(data, bars, scale))
     return canvas.picture(figure, name="cost", title="Cost of each recurrence", caption=_caption(bars, per_bar))
@@ -98,11 +99,11 @@ def _draw_bars(axes: Any, bars: Sequence[_Bar], scale: Scale) -> None:
 def _mark(axes: Any, bars: Sequence[_Bar], scale: Scale) -> None:
     labelled = len(bars) <= _MAX_LABELLED_BARS
     for place, bar in enumerate(bars):
-        label, colour = ("✕", canvas.LOST) if bar.gave_no_model else ("", canvas.INK)
+        label, colour, size = ("✕", canvas.LOST, 14) if bar.gave_no_model else ("", canvas.INK, 9)
         if labelled and bar.batch_size is not None:
-            label = str(bar.batch_size)
+            label = count(bar.batch_size)
         top = (bar.reached_cost + bar.lost_cost) / scale.size
-        axes.annotate(label, (place, top), (0, 3), textcoords="offset points", ha="center", color=colour, fontsize=9)
+        axes.annotate(label, (place, top), (0, 3), textcoords="offset points", ha="center", color=colour, fontsize=size)
 
 
 def _draw_default(axes: Any, data: ReportData, scale: Scale, highest: float) -> None:
@@ -120,9 +121,9 @@ def _draw_default(axes: Any, data: ReportData, scale: Scale, highest: float) -> 
 
 
 def _legend(data: ReportData, bars: Sequence[_Bar], scale: Scale) -> list[Any]:
-    handles: list[Any] = [Patch(color=canvas.SPENT, label="trials that reached the target")]
+    handles: list[Any] = [Patch(color=canvas.SPENT, label="reached the target")]
     if any(bar.lost_cost for bar in bars):
-        handles.append(Patch(color=canvas.LOST, label="trials that did not"))
+        handles.append(Patch(color=canvas.LOST, label="did not"))
     if any(bar.explored for bar in bars):
         handles.append(Patch(color=canvas.SHADE, label="exploring"))
     if data.baseline:

@@ -1,5 +1,6 @@
 """The picture of what is believed of each batch size's cost, and the trials that the belief rests on."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +27,8 @@ def posterior_picture(data: ReportData) -> canvas.Picture | None:
     positive = [cost for cost in costs if cost > 0]
     if not positive:
         return None
-    scale = Scale.for_energy(positive)
-    figure, axes = canvas.new_axes(8, 1.3 + 0.33 * max(5, len(arms)))
+    scale = Scale.for_energy([max(positive)])
+    figure, axes = canvas.new_axes(6.4, 1.3 + 0.33 * max(5, len(arms)))
     _set_range(axes, arms, positive, scale)
     _draw_trials(axes, arms, trials, scale)
     _draw_beliefs(axes, arms, scale)
@@ -78,7 +79,7 @@ def _draw_trials(axes: Any, arms: Sequence[ArmPosterior], trials: Sequence[Trial
             color=colour,
             markeredgecolor=colour,
             alpha=0.75,
-            zorder=3,
+            zorder=5,
         )
 
 
@@ -88,7 +89,7 @@ def _draw_beliefs(axes: Any, arms: Sequence[ArmPosterior], scale: Scale) -> None
             continue
         colour = canvas.OFF if _ruled_out(arm) else canvas.INK
         mean = arm.mean_cost / scale.size
-        axes.plot([mean], [place], marker="d", markersize=6, color=colour, zorder=5)
+        axes.plot([mean], [place], marker="|", markersize=13, markeredgewidth=2.5, color=colour, zorder=4)
         if arm.standard_deviation is not None and canvas.drawable([_upper(arm)]):
             deviation = arm.standard_deviation / scale.size
             low = max(mean - deviation, axes.get_xlim()[0])
@@ -111,22 +112,32 @@ def _draw_rows(axes: Any, data: ReportData, arms: Sequence[ArmPosterior]) -> Non
         axes.text(
             1.01,
             place,
-            line(arm.status, at_most=44),
+            _wrapped(arm.status),
             transform=axes.get_yaxis_transform(),
             va="center",
             color=colour,
-            fontsize=9,
+            fontsize=8,
+            linespacing=1.0,
             parse_math=False,
         )
 
 
 def _legend(trials: Sequence[TrialRecord]) -> list[Any]:
     handles = [
-        Line2D([], [], marker="d", color=canvas.INK, linewidth=2, label="belief: mean ± one s.d."),
-        Line2D([], [], marker="o", color=canvas.SPENT, linestyle="none", label="trial that reached the target"),
+        Line2D(
+            [],
+            [],
+            marker="|",
+            markersize=9,
+            markeredgewidth=2.5,
+            color=canvas.INK,
+            linewidth=2,
+            label="belief: mean ± one s.d.",
+        ),
+        Line2D([], [], marker="o", color=canvas.SPENT, linestyle="none", label="reached the target"),
     ]
     if any(trial.state is not TrialState.REACHED for trial in trials):
-        handles.append(Line2D([], [], marker="x", color=canvas.LOST, linestyle="none", label="trial that did not"))
+        handles.append(Line2D([], [], marker="x", color=canvas.LOST, linestyle="none", label="did not"))
     return handles
 
 
@@ -143,6 +154,10 @@ def _upper(arm: ArmPosterior) -> float | None:
     if arm.mean_cost is None or arm.standard_deviation is None:
         return None
     return arm.mean_cost + arm.standard_deviation
+
+
+def _wrapped(status: str) -> str:
+    return "\n".join(textwrap.wrap(line(status, at_most=60), width=26, max_lines=2, placeholder=" …"))
 
 
 def _ruled_out(arm: ArmPosterior) -> bool:

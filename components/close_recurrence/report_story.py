@@ -222,7 +222,7 @@ def _without_cost(data: ReportData) -> str:
 def _without_model(data: ReportData) -> str:
     closed = _closed(data)
     lost = len(closed) - _models(closed)
-    return f"What {plural(lost, 'recurrence')} without a model cost is included." if lost else ""
+    return f"The cost of {plural(lost, 'recurrence')} without a model is included." if lost else ""
 
 
 def _several_accelerators(data: ReportData) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from zeus_kfp.components.close_recurrence.report_data import RecurrenceRow, ReportData
 from zeus_kfp.components.close_recurrence.report_format import (
+    UNKNOWN,
     Scale,
     count,
     line,
@@ -132,7 +133,7 @@ def trial_table(data: ReportData, run_id: str | None) -> Table:
                 _purpose(trial),
                 _ending(trial),
                 count(trial.num_epochs),
-                UNREPORTED if trial.metric is None else f"{trial.metric:.4g}",
+                UNKNOWN if trial.metric is None else f"{trial.metric:.4g}",
                 time.text(trial.time_s),
                 energy.text(trial.energy_j, estimated=trial.energy_estimated),
                 cost.text(trial.cost, estimated=trial.energy_estimated and data.job.spec.eta_knob > 0),
@@ -143,9 +144,6 @@ def trial_table(data: ReportData, run_id: str | None) -> Table:
         for trial in reversed(shown)
     ]
     return Table(columns, tuple(rows), _left_out(len(data.trials), len(shown), "trial"))
-
-
-UNREPORTED = number(None)
 
 
 def arm_table(data: ReportData) -> Table:
@@ -206,12 +204,11 @@ def tried_text(row: RecurrenceRow) -> str:
     shown = row.tried[-8:]
     marked = [f"{batch_size:,} {_MARKS.get(state, '✕')}" for batch_size, state in shown]
     earlier = [f"{len(row.tried) - len(shown):,} more"] if len(row.tried) > len(shown) else []
-    return " → ".join(earlier + marked) or UNREPORTED
+    return " → ".join(earlier + marked) or UNKNOWN
 
 
 def _purpose(trial: TrialRecord) -> str:
-    word = _PURPOSE_WORDS[trial.purpose]
-    return f"{word}: {line(trial.why)}" if trial.why else word
+    return line(trial.why) or _PURPOSE_WORDS[trial.purpose]
 
 
 def _ending(trial: TrialRecord) -> str:
@@ -247,7 +244,7 @@ def _accelerator(trial: TrialRecord) -> str:
 
 def _distinct(values: Iterable[str]) -> str:
     known: Sequence[str] = list(dict.fromkeys(value for value in values if value))
-    return ", ".join(known[:5]) + (f" and {len(known) - 5:,} more" if len(known) > 5 else "") or UNREPORTED
+    return ", ".join(known[:5]) + (f" and {len(known) - 5:,} more" if len(known) > 5 else "") or UNKNOWN
 
 
 def _left_out(total: int, shown: int, noun: str) -> str:

@@ -1,5 +1,5 @@
-"""The open_recurrence component."""
+"""The open_recurrence component: `from zeus_kfp.components.open_recurrence import open_recurrence`."""
 
-from zeus_kfp.components.open_recurrence.component import open_recurrence
+from zeus_kfp.components.lazy import component_of
 
-__all__ = ["open_recurrence"]
+__getattr__ = component_of(__name__)

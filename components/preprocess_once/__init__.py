@@ -1,5 +1,5 @@
-"""The preprocess_once component."""
+"""The preprocess_once component: `from zeus_kfp.components.preprocess_once import preprocess_once`."""
 
-from zeus_kfp.components.preprocess_once.component import preprocess_once
+from zeus_kfp.components.lazy import component_of
 
-__all__ = ["preprocess_once"]
+__getattr__ = component_of(__name__)

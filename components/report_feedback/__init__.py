@@ -1,5 +1,5 @@
-"""The report_feedback component."""
+"""The report_feedback component: `from zeus_kfp.components.report_feedback import report_feedback`."""
 
-from zeus_kfp.components.report_feedback.component import report_feedback
+from zeus_kfp.components.lazy import component_of
 
-__all__ = ["report_feedback"]
+__getattr__ = component_of(__name__)

@@ -1,5 +1,5 @@
-"""The select_winner component."""
+"""The select_winner component: `from zeus_kfp.components.select_winner import select_winner`."""
 
-from zeus_kfp.components.select_winner.component import select_winner
+from zeus_kfp.components.lazy import component_of
 
-__all__ = ["select_winner"]
+__getattr__ = component_of(__name__)

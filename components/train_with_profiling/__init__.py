@@ -1,5 +1,5 @@
-"""The train_with_profiling component."""
+"""The train_with_profiling component: `from zeus_kfp.components.train_with_profiling import train_with_profiling`."""
 
-from zeus_kfp.components.train_with_profiling.component import train_with_profiling
+from zeus_kfp.components.lazy import component_of
 
-__all__ = ["train_with_profiling"]
+__getattr__ = component_of(__name__)

@@ -18,7 +18,7 @@ class Evidence:
 
     Attributes:
         exit_code: Its exit code, negative for a signal.
-        is_capped: Whether its supervisor ended it, at the trial's time cap.
+        stopped: Why its supervisor ended it; "" if it ended by itself.
         last_lines: Last lines of its output, oldest first.
         summary: What it told; None for a command that tells nothing.
         epochs: Epochs trained to their end.
@@ -26,7 +26,7 @@ class Evidence:
     """
 
     exit_code: int
-    is_capped: bool
+    stopped: str
     last_lines: Sequence[str]
     summary: Summary | None
     epochs: int
@@ -49,10 +49,10 @@ def judge(plan: TrialPlan, evidence: Evidence) -> Verdict:
     """
     if evidence.exit_code == 0:
         verdict = _of_clean_exit(plan, evidence)
-        if verdict.state is TrialState.REACHED or not evidence.is_capped:
+        if verdict.state is TrialState.REACHED or not evidence.stopped:
             return verdict
-    if evidence.is_capped:
-        return Verdict(TrialState.NOT_REACHED, f"time cap: ended after {plan.max_trial_time_s:g} s")
+    if evidence.stopped:
+        return Verdict(TrialState.NOT_REACHED, evidence.stopped)
     return _of_failed_exit(evidence)
 
 

@@ -7,10 +7,11 @@ the process writes is trusted.
 
 import os
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from zeus_kfp.components.train_with_profiling.environment import child_environme
 from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
 from zeus_kfp.components.train_with_profiling.judging import Evidence, judge
 from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
+from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.components.train_with_profiling.measuring import Measured
 from zeus_kfp.components.train_with_profiling.outcome import data_missing, has_model, outcome_of
 from zeus_kfp.components.train_with_profiling.watch import Ended, Watch
@@ -29,6 +31,7 @@ from zeus_kfp.zeus_core.profile import write_profiles
 from zeus_kfp.zeus_core.training.assignment import Assignment
 from zeus_kfp.zeus_core.training.instrument import Instrument, Spent
 from zeus_kfp.zeus_core.training.progress import start_line
+from zeus_kfp.zeus_core.training.spending import Spending
 from zeus_kfp.zeus_core.training.summary import Ending, Summary
 from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan, TrialState
 
@@ -156,7 +159,8 @@ class _Run:
         _say(start_line(plan, meter.name, meter.estimated, meter.accelerator))
         cap_s = max(plan.max_trial_time_s - self.assignment.earlier_time_s, 0.0)
         try:
-            watch = Watch(plan, instrument, follower, self.ledger, _say)
+            limits = Limits(plan, Spending(plan, meter.max_power_w, self.ledger.spent_earlier))
+            watch = Watch(plan, instrument, follower, self.ledger, limits, _say)
             ended = watch.run(command.argv, variables, cap_s=cap_s, grace_s=grace_s)
             summary = self._summary()
         except EntryPointError:
@@ -170,14 +174,14 @@ class _Run:
         plan, records = self.assignment.plan, follower.records
         evidence = Evidence(
             exit_code=ended.exit_code,
-            is_capped=ended.is_capped,
+            stopped=ended.stopped,
             last_lines=ended.last_lines,
             summary=summary,
             epochs=summary.epochs if summary else len(records),
             metric=records[-1].metric if records else None,
         )
         verdict = judge(plan, evidence)
-        ended_well = verdict.state in (TrialState.REACHED, TrialState.NOT_REACHED) and not ended.is_capped
+        ended_well = verdict.state in (TrialState.REACHED, TrialState.NOT_REACHED) and not ended.stopped
         told = Measured.from_inside(summary, ended.seen) if summary and ended_well else None
         measured = told or Measured.from_outside(ended.seen, meter)
         outcome = outcome_of(
@@ -236,7 +240,10 @@ def _attempt_name(environ: Mapping[str, str]) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    """Print a line; output that nobody reads any more, or that can't show it, must not hold up training."""
+    encoding = sys.stdout.encoding or "utf-8"
+    with suppress(OSError):
+        print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""See a training process through to its end: pass on its output, keep the books, enforce the time cap."""
+"""See a training process through to its end: pass on its output, keep the books, enforce the limits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from zeus_kfp.components.train_with_profiling.child_process import ChildProcess
 from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
 from zeus_kfp.components.train_with_profiling.ledger import Ledger
+from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.components.train_with_profiling.termination import Terminated, terminated_by_signal
 from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent
@@ -24,13 +25,13 @@ class Ended:
 
     Attributes:
         exit_code: Its exit code, negative for a signal.
-        is_capped: Whether it was ended at the time cap.
+        stopped: Why its supervisor ended it; "" if it ended by itself.
         last_lines: Last lines of its output, oldest first.
         seen: What it took, as seen from outside.
     """
 
     exit_code: int
-    is_capped: bool
+    stopped: str
     last_lines: Sequence[str]
     seen: Spent
 
@@ -44,6 +45,7 @@ class Watch:
         instrument: Instrument,
         follower: HistoryFollower,
         ledger: Ledger,
+        limits: Limits,
         say: Callable[[str], None],
     ) -> None:
         """Prepare to watch.
@@ -53,12 +55,14 @@ class Watch:
             instrument: Clock and meter.
             follower: Reads the process's history.
             ledger: Gets what was spent so far, every few seconds and after every epoch.
+            limits: Decides whether the process must be ended.
             say: Prints a line for people.
         """
         self._plan = plan
         self._instrument = instrument
         self._follower = follower
         self._ledger = ledger
+        self._limits = limits
         self._say = say
         self._start = instrument.read()
         self._last_beat_s = self._start.time_s
@@ -78,9 +82,9 @@ class Watch:
         with terminated_by_signal():
             child = ChildProcess(argv, environ, self._say)
             try:
-                is_capped = not self._follow(child, cap_s)
-                if is_capped:
-                    self._say(f"the trial's time cap of {self._plan.max_trial_time_s:g} s is over: training is ended")
+                stopped = self._follow(child, cap_s)
+                if stopped:
+                    self._say(f"training is ended: {stopped}")
                     child.stop(grace_s)
             except (Terminated, KeyboardInterrupt):
                 self._beat(self._instrument.read())
@@ -91,21 +95,23 @@ class Watch:
         self._report(self._follower.read_new(final=True))
         seen = self._start.until(self._instrument.read())
         assert child.exit_code is not None
-        return Ended(child.exit_code, is_capped, child.last_lines, seen)
+        return Ended(child.exit_code, stopped, child.last_lines, seen)
 
-    def _follow(self, child: ChildProcess, cap_s: float) -> bool:
-        """Return True once the process has ended, False once its time is over."""
+    def _follow(self, child: ChildProcess, cap_s: float) -> str:
+        """Return "" once the process has ended by itself, or why it must be ended."""
         remaining_s = cap_s
         while not child.wait(min(POLL_INTERVAL_S, remaining_s)):
             now = self._instrument.read()
             remaining_s = cap_s - (now.time_s - self._start.time_s)
             if remaining_s <= 0:
-                return False
+                return f"time cap: {self._plan.max_trial_time_s:g} s are over"
             new = self._follower.read_new()
-            self._report(new)
             if new or now.time_s - self._last_beat_s >= HEARTBEAT_INTERVAL_S:
                 self._beat(now)
-        return True
+            self._report(new)
+            if why := self._limits.why_stop(new, self._start.until(now)):
+                return why
+        return ""
 
     def _beat(self, now: Reading) -> None:
         self._ledger.beat(self._start.until(now))

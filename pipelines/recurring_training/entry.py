@@ -1,9 +1,12 @@
 """A user's code as the pipeline carries it: a name, and for a plain function its source."""
 
+import builtins
+import dis
 import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from zeus_kfp.zeus_core.errors import EntryPointError
@@ -38,10 +41,19 @@ def entry_of(code: str | Callable[..., Any] | None) -> Entry:
 
 
 def _check_stands_alone(function: Callable[..., Any]) -> None:
-    used = inspect.getclosurevars(function)
-    outside = sorted([*used.nonlocals, *used.globals])
+    outside = sorted({*function.__code__.co_freevars, *_globals_used(function.__code__)} - {function.__name__})
     if outside:
         raise EntryPointError(
             f"{function.__name__} uses {', '.join(outside)} from outside; the function is shipped to the training "
             "pod by its source: import and define what it needs inside it, or give 'module:function'"
         )
+
+
+def _globals_used(code: CodeType) -> set[str]:
+    """Return the global names that a function's code reads, the nested functions' too, without the builtins."""
+    # inspect.getclosurevars would take an attribute's name, such as train in trial.train, for a global.
+    names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= _globals_used(constant)
+    return {name for name in names if name.isidentifier() and not hasattr(builtins, name)}

@@ -60,5 +60,5 @@ def test_a_dag_of_ones_own_fills_the_store(tmp_path):
     run_locally(own_dag, store_url=url, root=tmp_path / "root", parameters={"sizes": [4, 8]})
     with StateStore(url) as store:
         assert [(t.batch_size, t.state.value) for t in store.trials("own")] == [(8, "not_reached"), (4, "reached")]
-        assert [p.phase.value for p in store.profiles("own")] == ["train", "train"]
+        assert [p.profile.phase.value for p in store.profiles("own")] == ["train", "train"]
         assert store.recurrences("own")[0].batch_size == 4

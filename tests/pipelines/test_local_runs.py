@@ -11,7 +11,7 @@ from zeus_kfp.pipelines.local import run_locally
 from zeus_kfp.pipelines.recurring_training import recurring_training
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.records import RecurrenceState
-from zeus_kfp.zeus_core import TrialState
+from zeus_kfp.zeus_core import JobSpec, TrialOutcome, TrialState
 
 JOB = {
     "job_id": "job",
@@ -119,7 +119,7 @@ def test_a_target_never_reached_fails_the_run_with_a_report_and_a_free_slot(worl
         world.recur(dict.fromkeys(JOB["batch_sizes"], "never"), max_retries=2)
     assert [state for *_, state in world.trials()] == ["not_reached", "not_reached"]
     assert world.states() == [RecurrenceState.NOT_REACHED]
-    assert "not_reached" in world.artifact("close-recurrence", "summary")
+    assert "None of 1 recurrence has reached" in world.artifact("close-recurrence", "summary")
     world.recur()
     assert world.states() == [RecurrenceState.NOT_REACHED, RecurrenceState.REACHED]
 
@@ -129,12 +129,22 @@ def test_preprocessing_runs_once_until_its_data_is_gone(world):
     world.recur()
     made = list((world.folder / "root").glob("*/preprocess-once/data"))
     assert len(made) == 1
-    assert [r.data_epoch for r in world.store.recurrences("job")] == ["-0", "-0"] or True
+    assert [r.data_epoch for r in world.store.recurrences("job")] == ["-0", "-0"]
+
+
+def test_a_data_set_gone_from_storage_is_reported_and_made_again_by_the_next_recurrence(world):
+    spec = JobSpec.from_parameters(**JOB)
+    gone = TrialOutcome(TrialState.FAILED, reason="the data set is gone", data_missing=True)
+    world.store.open_recurrence(spec, "earlier-run")
+    world.store.suggest("job", "earlier-run", 1)
+    world.store.report("job", "earlier-run", 1, gone)
+    assert world.store.remaining_slots("job", "earlier-run", 1) == ()
+    world.store.close_recurrence("job", "earlier-run")
+    world.recur()
+    assert [r.data_epoch for r in world.store.recurrences("job")] == ["-0", "-1"]
 
 
 def test_a_tick_while_another_recurrence_runs_ends_green_and_says_why(world):
-    from zeus_kfp.zeus_core import JobSpec
-
     spec = JobSpec.from_parameters(**JOB)
     assert world.store.open_recurrence(spec, "another-run").granted
     world.recur()
@@ -167,9 +177,9 @@ def test_the_winners_model_reaches_the_next_step(world, tmp_path):
         return read_model(model=model, path=str(read))
 
     world.recur({32: "never"}, downstream=downstream)
-    assert read.read_text() == "model of batch size 16"
+    assert read.read_text() == "model of batch size 64"
     (winner,) = [t for t in world.store.trials("job") if t.state is TrialState.REACHED]
-    assert Path(winner.model_uri).read_text() == "model of batch size 16"
+    assert Path(winner.model_uri).read_text() == "model of batch size 64"
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)

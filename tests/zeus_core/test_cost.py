@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeus_kfp.zeus_core.cost import zeus_cost
@@ -36,6 +36,7 @@ POSITIVE = st.floats(1e-3, 1e12)
 
 
 @given(POSITIVE, POSITIVE, st.floats(0, 1), POSITIVE)
+@settings(deadline=None)
 def test_the_cost_lies_between_energy_alone_and_time_alone(
     energy_j: float, time_s: float, eta_knob: float, max_power_w: float
 ) -> None:

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeus_kfp.zeus_core.errors import InvalidValueError, NoBatchSizeLeftError
@@ -90,6 +90,7 @@ def test_a_cheaper_recurrence_takes_over_and_an_equal_one_does_not() -> None:
 
 
 @given(st.lists(st.floats(1e-3, 1e12), min_size=1, max_size=60))
+@settings(deadline=None)
 def test_mean_and_variance_are_those_of_the_costs(costs: list[float]) -> None:
     arm = rebuild(JOB, [seen(32, REACHED, cost, Purpose.SAMPLING) for cost in costs]).arm(32)
     assert arm.count == len(costs)
@@ -104,6 +105,12 @@ def test_a_window_keeps_the_latest_costs_and_no_window_keeps_none() -> None:
     trials = [seen(32, REACHED, float(cost), Purpose.SAMPLING) for cost in (1, 2, 3, 4, 5)]
     assert rebuild(WINDOWED, trials).arm(32).recent_costs == (3.0, 4.0, 5.0)
     assert rebuild(JOB, trials).arm(32).recent_costs == ()
+
+
+def test_a_size_has_one_result_of_the_walk_for_each_round_at_most() -> None:
+    learnt = rebuild(JOB, [seen(32, REACHED, cost) for cost in (1.0, 2.0, 3.0)])
+    assert learnt.arm(32).explorations == (Exploration(1.0, True), Exploration(2.0, True))
+    assert learnt.arm(32).count == 3
 
 
 @pytest.mark.parametrize("cost", [None, math.nan, math.inf, 0.0, -1.0, 1e101, "9", True])
@@ -135,6 +142,7 @@ OBSERVATIONS = st.builds(
 
 
 @given(st.lists(OBSERVATIONS, max_size=60))
+@settings(deadline=None)
 def test_whatever_happens_a_summary_stays_compact_and_consistent(observations: list[Observation]) -> None:
     learnt = rebuild(WINDOWED, observations)
     with_cost = [seen.cost for seen in observations if seen.state in (REACHED, NOT_REACHED)]

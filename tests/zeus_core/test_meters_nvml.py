@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "fakes" / "fake_nvml.c"
-COMPILER = shutil.which("cc")
+from zeus_kfp.zeus_core.training.summary import Summary
+
 READ_THREE_TIMES = """
 import json, logging
 from zeus_kfp.zeus_core.meters import open_meter
@@ -22,22 +22,35 @@ meter.close()
 print(json.dumps(values | {"after_close": meter.energy_j()}))
 """
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc) to build the fake NVML with")
+
+TRAIN_TWO_EPOCHS = """
+import sys
+from zeus_kfp.zeus_core.training import Trial
+trial = Trial.local(batch_size=8, target_metric=1.0, directory=sys.argv[1])
+for epoch in trial.epochs():
+    for batch in trial.train(range(3)):
+        pass
+    trial.report_metric(epoch)
+"""
 
 
 @pytest.fixture(scope="module")
-def library_folder(tmp_path_factory):
+def fake_nvml_folder(tmp_path_factory):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc) to build the fake NVML with")
     folder = tmp_path_factory.mktemp("nvml")
+    source = Path(__file__).parents[1] / "fakes" / "fake_nvml.c"
     target = folder / "libnvidia-ml.so.1"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-Wall", "-Werror", "-o", target, SOURCE], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", target, source], check=True)
     return folder
 
 
 @pytest.fixture
-def measure(library_folder):
+def measure(fake_nvml_folder):
     def run(**variables):
         kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-        environ = kept | {"LD_LIBRARY_PATH": str(library_folder)} | variables
+        environ = kept | {"LD_LIBRARY_PATH": str(fake_nvml_folder)} | variables
         done = subprocess.run(
             [sys.executable, "-c", READ_THREE_TIMES], env=environ, capture_output=True, text=True, check=True
         )
@@ -66,7 +79,9 @@ def test_only_the_gpus_of_this_process_count(measure, visible, count, step_j):
     assert values["readings"] == [0.0, step_j, 2 * step_j]
 
 
-@pytest.mark.parametrize("variables", [{}, {"FAKE_NVML_GPUS": "0"}, {"FAKE_NVML_GPUS": "8", "CUDA_VISIBLE_DEVICES": ""}])
+@pytest.mark.parametrize(
+    "variables", [{}, {"FAKE_NVML_GPUS": "0"}, {"FAKE_NVML_GPUS": "8", "CUDA_VISIBLE_DEVICES": ""}]
+)
 def test_without_a_gpu_the_energy_is_estimated_in_silence(measure, variables):
     values = measure(**variables)
     assert (values["name"], values["estimated"]) == ("estimate", True)
@@ -104,3 +119,14 @@ def test_several_models_and_limits_are_named(measure):
 def test_gpus_that_tell_no_limits_are_measured_all_the_same(measure):
     values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_LIMITS="unsupported")
     assert (values["max_power_w"], values["power_limit_w"], values["name"]) == (0.0, None, "nvml")
+
+
+def test_a_trial_on_gpus_is_measured_by_their_counters(fake_nvml_folder, tmp_path):
+    gpus = {"LD_LIBRARY_PATH": str(fake_nvml_folder), "FAKE_NVML_GPUS": "4", "CUDA_VISIBLE_DEVICES": "2,3"}
+    subprocess.run([sys.executable, "-c", TRAIN_TWO_EPOCHS, tmp_path], env=os.environ | gpus, check=True)
+    told = Summary.read(tmp_path / "summary.json")
+    assert (told.energy_source, told.energy_estimated) == ("nvml", False)
+    assert (told.accelerator, told.accelerator_count, told.max_power_w) == ("Fake GPU", 2, 600.0)
+    # The two counters gain 3 J and 4 J with a reading; an epoch has one at its end and two around its batches.
+    assert told.energy_j == 2 * 3 * 7.0
+    assert [row.power_limit_w for row in told.profiles] == [250.0]

@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeus_kfp.zeus_core.pruning import Exploration, Step, Walk, nearest_below, replay
@@ -78,6 +78,12 @@ def test_where_the_default_and_the_next_fail_the_others_are_tried(reaching: set[
     assert not walk.exhausted
 
 
+def test_once_a_size_reached_after_all_the_walk_turns_at_the_next_that_fails() -> None:
+    tried, walk = walked({32, 8}.__contains__, default=64)
+    assert tried == [64, 128, 32, 16]
+    assert walk.candidates == (32,)
+
+
 def test_the_walk_is_exhausted_only_when_every_size_was_tried() -> None:
     tried, walk = walked(lambda size: False)
     assert sorted(tried) == list(SIZES)
@@ -104,6 +110,7 @@ def test_the_nearest_below_is_the_largest_that_is_not_above(wanted: int, size: i
 
 
 @given(st.lists(st.booleans(), min_size=60, max_size=60), st.sampled_from(SIZES), st.integers(0, 4))
+@settings(deadline=None)
 def test_every_walk_ends_and_asks_each_size_at_most_once_a_round(
     answers: list[bool], default: int, num_rounds: int
 ) -> None:
@@ -114,6 +121,7 @@ def test_every_walk_ends_and_asks_each_size_at_most_once_a_round(
 
 
 @given(st.permutations(SIZES), st.sampled_from(SIZES))
+@settings(deadline=None)
 def test_results_in_another_order_leave_the_walk_at_the_same_place(order: list[int], default: int) -> None:
     results = {size: [Exploration(COSTS[size], size != 128)] for size in order}
     in_order = {size: results[size] for size in SIZES}

@@ -3,7 +3,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeus_kfp.zeus_core.job import JobSpec
@@ -56,6 +56,7 @@ def test_equal_costs_leave_a_narrow_belief_that_is_not_infinitely_so(costs: tupl
     st.floats(0, 1e90),
     st.floats(-1e90, 1e90),
 )
+@settings(deadline=None)
 def test_a_belief_is_finite_and_has_a_spread(costs: list[float], window: int, precision: float, mean: float) -> None:
     spec = job(window_size=window, prior_precision=precision, prior_mean=mean)
     belief = posterior(spec, arm(spec, *costs))
@@ -65,6 +66,7 @@ def test_a_belief_is_finite_and_has_a_spread(costs: list[float], window: int, pr
 
 
 @given(st.integers(0, 2**32), st.lists(st.tuples(st.floats(1, 1e9), st.floats(1e-6, 1e9)), min_size=1))
+@settings(deadline=None)
 def test_the_draws_are_those_of_one_normal_call_for_each_arm(seed: int, pairs: list[tuple[float, float]]) -> None:
     ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
     rewards = [theirs.normal(-mean, deviation) for mean, deviation in pairs]

@@ -3,7 +3,7 @@ import math
 from dataclasses import asdict, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
@@ -123,6 +123,7 @@ def test_a_field_out_of_its_range_is_refused_by_name(name: str, value: object) -
 
 
 @given(st.text(max_size=200))
+@settings(deadline=None)
 def test_no_text_whatever_breaks_the_parser_otherwise_than_clearly(document: str) -> None:
     with pytest.raises(InvalidValueError):
         TrialOutcome.from_json(document)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeus_kfp.zeus_core.errors import NoBatchSizeLeftError
 from zeus_kfp.zeus_core.job import JobSpec
-from zeus_kfp.zeus_core.learnt import Learnt, Observation, rebuild
+from zeus_kfp.zeus_core.learnt import Learnt, Observation, observe, rebuild
 from zeus_kfp.zeus_core.policies import InFlight, ZeusPolicy
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion, TrialState
 
@@ -186,17 +186,18 @@ STATES = [REACHED, NOT_REACHED, FAILED, OOM, EXPIRED]
 
 
 @given(st.lists(st.sampled_from([*STATES, REACHED]), max_size=60), st.integers(0, 100), st.sampled_from([JOB, FLAT]))
+@settings(deadline=None)
 def test_whatever_happens_there_is_a_next_size_below_what_ran_out_of_memory(
     states: list[TrialState], seed: int, job: JobSpec
 ) -> None:
-    rng, seen, limit = np.random.default_rng(seed), [], math.inf
+    rng, learnt, limit = np.random.default_rng(seed), Learnt(), math.inf
     for state in states:
         if limit <= min(job.batch_sizes):
             break
-        suggestion = ZeusPolicy().suggest(job, rebuild(job, seen), (), rng)
+        suggestion = ZeusPolicy().suggest(job, learnt, (), rng)
         assert suggestion.batch_size < limit
         cost = float(rng.uniform(50, 150)) if state in (REACHED, NOT_REACHED) else None
-        seen.append(Observation(suggestion.batch_size, suggestion.purpose, state, cost, cost))
+        learnt = observe(job, learnt, Observation(suggestion.batch_size, suggestion.purpose, state, cost, cost))
         limit = min(limit, suggestion.batch_size if state is OOM else math.inf)
 
 

@@ -106,7 +106,7 @@ def _best_known(job: JobSpec, learnt: Learnt) -> int:
     """Return the size that is safest to use now: the cheapest that works, or else the default."""
     fitting = fitting_sizes(job, learnt)
     working = [size for size in fitting if not learnt.arm(size).keeps_failing]
-    if learnt.best_batch_size:
+    if learnt.best_batch_size in working:
         return learnt.best_batch_size
     costs = {size: cost for size in working if (cost := learnt.arm(size).min_cost) is not None}
     return min(costs, key=costs.__getitem__) if costs else nearest_below(working or fitting, job.default_batch_size)

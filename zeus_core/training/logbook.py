@@ -60,10 +60,11 @@ class Logbook:
         """Return why the next epoch must not start, "" if it may."""
         return self._spending.why_stop()
 
-    def end(self, ending: Ending, reason: str) -> None:
+    def end(self, ending: Ending, reason: str, *, is_cut_short: bool) -> None:
         """Write the last summary; an epoch that was cut short counts as spent."""
         self.phases.end_all()
-        self._mark = self._instrument.read() if self._mark else None
+        if is_cut_short:
+            self._mark = self._instrument.read()
         self.write_summary(ending, reason)
 
     def write_summary(self, ending: Ending, reason: str) -> None:

@@ -22,10 +22,19 @@ NO_ENTRY_POINT_EXIT_CODE = 78
 
 
 def find_function(entry_point: str) -> Callable[[Trial], Any]:
-    """Return the function that ``module:function`` names.
+    """Return the training function that ``module:function`` names.
 
     Raises:
         EntryPointError: If there is no such module or function, or it can't be called with a trial alone.
+    """
+    return _checked(entry_point, look_up(entry_point))
+
+
+def look_up(entry_point: str) -> Any:
+    """Return what ``module:function`` names.
+
+    Raises:
+        EntryPointError: If there is no such module, or nothing of that name in it.
     """
     module_name, _, function_name = entry_point.partition(":")
     found: Any = _imported(module_name)
@@ -35,7 +44,7 @@ def find_function(entry_point: str) -> Callable[[Trial], Any]:
                 f"{entry_point!r}: {module_name} has no {function_name!r}; its functions are {_function_names(found)}"
             )
         found = getattr(found, name)
-    return _checked(entry_point, found)
+    return found
 
 
 def main(entry_point: str) -> int:
@@ -72,7 +81,8 @@ def _imported(name: str) -> Any:
 
 
 def _function_names(found: Any) -> list[str]:
-    return sorted(name for name, value in vars(found).items() if inspect.isfunction(value))[:20]
+    functions = [name for name, value in vars(found).items() if inspect.isfunction(value)]
+    return sorted(name for name in functions if not name.startswith("_"))[:20]
 
 
 def _checked(entry_point: str, found: Any) -> Callable[[Trial], Any]:

@@ -242,13 +242,13 @@ class Trial:
         # The user's loop may end by break, after an epoch that has reported its metric all the same.
         if self._in_epoch and self._reported is not None:
             self._end_epoch()
-        self._in_epoch = False
         if self._ending is Ending.RUNNING:
             self._end(Ending.ENDED, "target reached" if self.reached else reason)
+        self._in_epoch = False
 
     def _end(self, ending: Ending, reason: str) -> None:
         self._ending = ending
-        self._logbook.end(ending, reason)
+        self._logbook.end(ending, reason, is_cut_short=self._in_epoch)
 
     def _loop(self, phase: Phase, batches: Iterable[Batch]) -> MeasuredLoop[Batch]:
         if not self._in_epoch:

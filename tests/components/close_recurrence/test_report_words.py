@@ -1,0 +1,139 @@
+import dataclasses
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zeus_kfp.components.close_recurrence import report_format as write
+from zeus_kfp.components.close_recurrence import report_story as story
+from zeus_kfp.zeus_core.trial import Purpose, TrialState
+
+E, S = Purpose.EXPLORATION, Purpose.SAMPLING
+R, N, OOM = TrialState.REACHED, TrialState.NOT_REACHED, TrialState.OOM
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "–"),
+        (float("nan"), "–"),
+        (float("inf"), "∞"),
+        (0, "0"),
+        (0.01234, "0.0123"),
+        (9.994, "9.99"),
+        (9.999, "10.0"),
+        (99.96, "100"),
+        (1234567.8, "1,234,568"),
+        (1e300, "1e+300"),
+        (-12.34, "-12.3"),
+    ],
+)
+def test_numbers_have_sensible_digits(value, expected):
+    assert write.number(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (write.energy(950), "950 J"),
+        (write.energy(12_345), "12.3 kJ"),
+        (write.energy(None), "–"),
+        (write.duration(90), "90.0 s"),
+        (write.duration(600), "10.0 min"),
+        (write.duration(86_400), "24.0 h"),
+        (write.percent(0.816), "82 %"),
+        (write.percent(float("inf")), "–"),
+        (write.plural(1, "trial"), "1 trial"),
+        (write.plural(1200, "trial"), "1,200 trials"),
+    ],
+)
+def test_quantities_come_with_their_unit(written, expected):
+    assert written == expected
+
+
+def test_a_column_has_one_unit_which_an_outlier_does_not_set():
+    scale = write.Scale.for_energy([1500.0, None, 2500.0, float("inf"), 9e12])
+    assert [scale.text(value) for value in (1500.0, None, 9e12)] == ["1.50", "–", "9,000,000,000"]
+    assert scale.text(2500.0, estimated=True) == "≈ 2.50"
+
+
+def test_moments_are_told_in_utc():
+    assert write.moment(datetime(2026, 3, 1, 12, 30)) == "2026-03-01 12:30 UTC"
+    assert write.moment(datetime(2026, 3, 1, 12, 30, tzinfo=timezone(timedelta(hours=2)))) == "2026-03-01 10:30 UTC"
+    assert write.moment(datetime(2026, 3, 1, tzinfo=UTC)) == "2026-03-01 00:00 UTC"
+
+
+def test_other_peoples_text_loses_its_colours_and_its_reordering():
+    assert write.line("\x1b[31mred\x1b[0m\n\tand \u202egnp.exe\x00") == "red and \ufffdgnp.exe\ufffd"
+    assert write.tail("a\r\nb\n" + "x" * 50, at_most=20) == "…" + "x" * 19
+
+
+@given(st.text(max_size=2000), st.integers(2, 300))
+def test_a_line_is_one_line_of_bounded_length(text, at_most):
+    line = write.line(text, at_most=at_most)
+    assert len(line) <= at_most and len(line.splitlines()) <= 1
+
+
+def test_the_headline_is_honest_about_a_loss_and_says_when_it_is_paid_back(digits):
+    assert story.headline(digits) == (
+        "12 recurrences, exploration included, gave 11 models and cost 10 % more than 11 trainings at the default "
+        "batch size 32 would have. Since the exploration a model costs 25 % less: at that rate the exploration is "
+        "paid back after 5 more recurrences."
+    )
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        ([], "No recurrence has ended yet."),
+        ([[(32, N, 9, 10, E)]], "None of 1 recurrence has reached the target metric yet."),
+        ([[(64, R, 9, 10, E)]], "nothing to compare the cost with."),
+        ([[(32, R, 9, 10, E)]], "cost as much as 1 training at the default batch size 32 would have."),
+        ([[(32, R, 9, 10, E)], [(64, R, 9, 5, S)]], "cost 25 % less than 2 trainings"),
+        ([[(32, R, 9, 10, E)], [(64, N, 9, 40, S)]], "gave 1 model and cost 400 % more than 1 training"),
+    ],
+)
+def test_the_headline_says_what_is_known(build, history, expected):
+    assert expected in story.headline(build(history))
+
+
+def test_what_failed_recurrences_cost_is_part_of_the_whole(build):
+    tiles = story.tiles(build([[(32, R, 9, 10, E)], [(64, N, 9, 40, S)]]))
+    assert [(tile.value, tile.tone) for tile in tiles][:3] == [("+400 %", "bad")] * 3
+    assert tiles[3].value == "–"
+
+
+def test_estimated_energy_is_called_an_estimate(digits):
+    assert story.caveats(digits)[0].startswith("Energy estimated, not measured (marked ≈)")
+    assert story.tiles(digits)[1].label == "Energy so far (estimated)"
+
+
+def test_measured_energy_is_not_called_an_estimate(digits):
+    measured = dataclasses.replace(
+        digits,
+        trials=tuple(dataclasses.replace(trial, energy_estimated=False) for trial in digits.trials),
+        recurrences=tuple(dataclasses.replace(r, energy_estimated=False) for r in digits.recurrences),
+    )
+    assert "stimated" not in " ".join(story.caveats(measured)) + story.tiles(measured)[1].label
+
+
+def test_trials_without_a_cost_and_several_accelerators_are_pointed_out(digits):
+    first, *rest = digits.trials
+    mixed = dataclasses.replace(digits, trials=(dataclasses.replace(first, accelerator="H200"), *rest))
+    said = " ".join(story.caveats(mixed))
+    assert "3 trials that ran out of memory, failed or never reported have no cost" in said
+    assert "different accelerators, whose costs differ for that reason too: 2-core CPU, H200." in said
+
+
+@pytest.mark.parametrize(
+    ("run_id", "expected"),
+    [
+        (None, ""),
+        ("run-10", "This run, recurrence 10, did not reach the target (2 trials, cost 1.32 kJ, 94 % of"),
+        ("run-12", "This run, recurrence 12, reached the target at batch size 256 (1 trial, cost 690 J, 49 % of"),
+        ("other", "Run other is no recurrence of this job"),
+    ],
+)
+def test_the_run_at_hand_is_told_of(digits, run_id, expected):
+    assert story.this_run(digits, run_id).startswith(expected)
