@@ -1,5 +1,6 @@
 """The `zeus-kfp` command."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,8 @@ def demo(
 
     from zeus_kfp.pipelines.demo.run import run_demo
 
-    failed = run_demo(folder, recurrences, Console())
+    # A console of its own file: the runs' output is led elsewhere while they last.
+    failed = run_demo(folder, recurrences, Console(file=sys.stdout))
     raise typer.Exit(1 if failed else 0)
 
 

@@ -7,6 +7,7 @@ need not wait for.
 from zeus_kfp.zeus_core.cost import zeus_cost
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.profile import Phase, Profile, read_profiles, write_profiles
+from zeus_kfp.zeus_core.training import Trial
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion, TrialOutcome, TrialPlan, TrialState
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Profile",
     "Purpose",
     "Suggestion",
+    "Trial",
     "TrialOutcome",
     "TrialPlan",
     "TrialState",

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from zeus_kfp.components.close_recurrence import plots_canvas as canvas
 from zeus_kfp.components.close_recurrence.report_data import RecurrenceRow, ReportData, is_finite, mean
-from zeus_kfp.components.close_recurrence.report_format import Scale, count, number
+from zeus_kfp.components.close_recurrence.report_format import Scale, count
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.zeus_core.trial import TrialState
 
@@ -53,7 +53,7 @@ def cost_picture(data: ReportData) -> canvas.Picture | None:
     _mark(axes, bars, scale)
     axes.set_xlabel("recurrence" if per_bar == 1 else f"recurrences (each bar the mean of {per_bar})")
     axes.set_ylabel(f"cost, {scale.unit}")
-    axes.yaxis.set_major_formatter(lambda value, _: number(value))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     _draw_default(axes, data, scale, max(heights))
     canvas.legend(figure, _legend(data, bars, scale))
     return canvas.picture(figure, name="cost", title="Cost of each recurrence", caption=_caption(bars, per_bar))
@@ -87,7 +87,7 @@ def _draw_bars(axes: Any, bars: Sequence[_Bar], scale: Scale) -> None:
     lost = [bar.lost_cost / scale.size for bar in bars]
     axes.bar(places, reached, width=0.74, color=canvas.SPENT, zorder=2)
     axes.bar(places, lost, width=0.74, bottom=reached, color=canvas.LOST, zorder=2)
-    step = max(1, math.ceil(len(bars) / 20))
+    step = max(1, math.ceil(len(bars) / (20 if bars[-1].first < 100 else 8)))
     axes.set_xticks(places[::step], [count(bar.first) for bar in bars[::step]])
     axes.set_xlim(-0.6, len(bars) - 0.4)
     for explored, run in groupby(places, key=lambda place: bars[place].explored):

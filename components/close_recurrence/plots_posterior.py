@@ -13,7 +13,7 @@ from zeus_kfp.state_store.records import TrialRecord
 from zeus_kfp.zeus_core.policies.interface import ArmPosterior
 from zeus_kfp.zeus_core.trial import TrialState
 
-MAX_SIZES = 40
+MAX_SIZES = 24
 MAX_DOTS = 600
 _WIDE = 25.0
 """Costs further apart than this factor are drawn on a logarithmic axis."""

@@ -32,5 +32,5 @@ def report_feedback(
     with StateStore.from_environment() as store:
         trial = store.report(job_id, run_id, slot, result, profiles)
         remaining = store.remaining_slots(job_id, run_id, slot)
-    print(f"trial {trial.number}: batch size {trial.batch_size}: {trial.state} {trial.reason}")
+    print(f"reported trial {trial.number}: batch size {trial.batch_size}: {trial.state} {trial.reason}")
     return list(remaining)

@@ -22,5 +22,5 @@ def select_winner(job_id: str, run_id: str, model: dsl.Output[dsl.Model]) -> int
     with StateStore.from_environment() as store:
         trial = require_winner(store.winner(job_id, run_id), store.trials(job_id, run_id))
     publish_winner(trial, model)
-    print(f"trial {trial.number} won with batch size {trial.batch_size}: {trial.model_uri}")
+    print(f"winner: trial {trial.number}, batch size {trial.batch_size}: {trial.model_uri}")
     return trial.batch_size

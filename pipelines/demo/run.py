@@ -17,11 +17,11 @@ from zeus_kfp.zeus_core.errors import UnknownJobError
 JOB_ID = "digits"
 JOB = {
     "job_id": JOB_ID,
-    "batch_sizes": [8, 16, 32, 64, 128, 256],
+    "batch_sizes": [16, 32, 64, 128, 256],
     "default_batch_size": 16,
     "target_metric": 0.97,
-    "max_epochs": 25,
-    "max_retries": 4,
+    "max_epochs": 40,
+    "max_retries": 3,
     "max_trial_time_s": 120.0,
     "user": "demo",
 }
@@ -93,6 +93,8 @@ def _progress(console: Console) -> Progress:
         TimeElapsedColumn(),
         TextColumn("{task.description}", markup=False),
         console=console,
+        redirect_stdout=False,
+        redirect_stderr=False,
     )
 
 

@@ -112,6 +112,17 @@ def test_an_evicted_attempt_is_continued_and_counted_once(start, tmp_path, numbe
     assert [path.name for path in files_of(tmp_path)] == ["pod-1.json", "pod-2.json"]
 
 
+def test_an_attempt_that_is_asked_to_end_enters_what_it_took_so_far(start, tmp_path):
+    with start(
+        "def train(trial):\n    import threading\n    print('begun')\n    threading.Event().wait()", "pod-1"
+    ) as first:
+        next(line for line in first.stdout if line == "begun\n")
+        first.send_signal(signal.SIGTERM)
+        first.communicate(timeout=20)
+    [left] = files_of(tmp_path)
+    assert json.loads(left.read_text())["time_s"] > 0
+
+
 @pytest.fixture
 def train(tmp_path):
     def run(code="def train(trial): raise OSError", plan=PLAN, pod="pod", entry_point="user:train"):

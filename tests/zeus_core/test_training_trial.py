@@ -204,6 +204,7 @@ def test_an_evaluation_inside_the_training_loop_counts_once(make_trial, machine,
         trial.report_metric(0.9)
     train, evaluation = sorted(summary(tmp_path).profiles, key=lambda row: row.phase, reverse=True)
     assert (train.average_power_w, evaluation.average_power_w) == (100.0, 7.0)
+    assert (train.throughput_samples_per_s, evaluation.throughput_samples_per_s) == (32.0, 32.0)
 
 
 def test_a_loop_that_is_left_stops_counting(make_trial, machine, tmp_path):

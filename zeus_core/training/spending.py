@@ -45,7 +45,7 @@ class Spending:
     def why_stop(self) -> str:
         """Return why the next epoch must not start, "" if it may."""
         threshold, so_far, mean = self._plan.cost_threshold, self.so_far(), self._mean_epoch_cost()
-        if threshold is None or so_far is None or mean is None or so_far <= threshold:
+        if threshold is None or so_far is None or mean is None or so_far + mean <= threshold:
             return ""
         return (
             f"early stop: {so_far:.4g} J spent, and another epoch of about {mean:.4g} J would cross the "
