@@ -13,12 +13,11 @@ def recurrence_table(data: ReportData) -> Table:
     time = Scale.for_time(r.time_s for r in rows)
     estimated = any(row.energy_estimated for row in rows)
     table = Table(title=f"Job {data.job.spec.job_id}, default batch size {data.job.spec.default_batch_size}")
-    for column in ("recurrence", "trials", "batch size", "epochs", f"time ({time.unit})"):
-        table.add_column(column, justify="right")
-    table.add_column(f"energy ({energy.unit}{', estimated' if estimated else ''})", justify="right")
-    table.add_column(f"cost ({cost.unit})", justify="right")
-    table.add_column("cost against default", justify="right")
-    table.add_column("state")
+    columns = ("recur-\nrence", "trials", "batch\nsize", "epochs", f"time\n({time.unit})")
+    energy_column = f"energy ({energy.unit})" + ("\n(estimated)" if estimated else "")
+    for column in (*columns, energy_column, f"cost\n({cost.unit})", "against\ndefault"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
     for row in rows:
         table.add_row(*_cells(row, time, energy, cost))
     return table

@@ -217,9 +217,7 @@ def _parse_object(name: str, document: str, cls: type[Any]) -> dict[str, Any]:
         raise InvalidValueError(f"{name} must be a JSON object, not {str(document)[:120]!r}")
     known = {field.name: field for field in dataclasses.fields(cls)}
     unknown = sorted(set(values) - set(known))
-    missing = sorted(
-        key for key, field in known.items() if key not in values and field.default is dataclasses.MISSING
-    )
+    missing = sorted(key for key, field in known.items() if key not in values and field.default is dataclasses.MISSING)
     if unknown or missing:
         raise InvalidValueError(f"{name} has unknown fields {unknown} and lacks {missing}")
     return values

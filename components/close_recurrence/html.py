@@ -11,8 +11,10 @@ from zeus_kfp.components.close_recurrence import report_tables as tables
 from zeus_kfp.components.close_recurrence.plots_canvas import Picture
 from zeus_kfp.components.close_recurrence.plots_cost import cost_picture
 from zeus_kfp.components.close_recurrence.plots_posterior import posterior_picture
+from zeus_kfp.components.close_recurrence.report_caveats import caveats
 from zeus_kfp.components.close_recurrence.report_data import ReportData
 from zeus_kfp.components.close_recurrence.report_format import count, line
+from zeus_kfp.components.close_recurrence.report_knobs import knobs
 
 
 def render_html(data: ReportData, *, run_id: str | None = None) -> str:
@@ -29,7 +31,7 @@ def render_html(data: ReportData, *, run_id: str | None = None) -> str:
         headline=story.headline(data),
         this_run=story.this_run(data, run_id),
         tiles=story.tiles(data),
-        caveats=story.caveats(data),
+        caveats=caveats(data),
         cost=_trusted(cost_picture(data)),
         posterior=_trusted(posterior_picture(data)),
         recurrences=tables.recurrence_table(data, run_id),
@@ -37,7 +39,7 @@ def render_html(data: ReportData, *, run_id: str | None = None) -> str:
         trials=tables.trial_table(data, run_id),
         failures=failures,
         failures_note=failures_note,
-        knobs=tables.knobs(data),
+        knobs=knobs(data),
     )
 
 

@@ -4,8 +4,10 @@ import re
 
 from zeus_kfp.components.close_recurrence import report_story as story
 from zeus_kfp.components.close_recurrence import report_tables as tables
+from zeus_kfp.components.close_recurrence.report_caveats import caveats
 from zeus_kfp.components.close_recurrence.report_data import ReportData
 from zeus_kfp.components.close_recurrence.report_format import line
+from zeus_kfp.components.close_recurrence.report_knobs import knobs
 
 MAX_CHARACTERS = 400_000
 """The KFP UI shows no more of a Markdown artifact."""
@@ -29,7 +31,7 @@ def render_markdown(data: ReportData, *, run_id: str | None = None) -> str:
         "## Batch sizes\n\n" + _table(tables.arm_table(data)),
         "## Trials\n\n" + _table(tables.trial_table(data, run_id)),
         "## What did not reach the target\n\n" + _failures(data),
-        "## The job\n\n" + _table(tables.knobs(data)),
+        "## The job\n\n" + _table(knobs(data)),
     ]
     return _fitting("\n\n".join(sections) + "\n")
 
@@ -45,7 +47,7 @@ def _headline(data: ReportData, run_id: str | None) -> str:
     tiles = [
         f"- **{escaped(tile.label)}:** {escaped(tile.value)} ({escaped(tile.detail)})" for tile in story.tiles(data)
     ]
-    notes = [escaped(sentence) for sentence in (story.this_run(data, run_id), *story.caveats(data)) if sentence]
+    notes = [escaped(sentence) for sentence in (story.this_run(data, run_id), *caveats(data)) if sentence]
     return "\n\n".join([f"**{escaped(story.headline(data))}**", "\n".join(tiles), *notes])
 
 

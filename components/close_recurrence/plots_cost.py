@@ -99,7 +99,8 @@ def _draw_bars(axes: Any, bars: Sequence[_Bar], scale: Scale) -> None:
 def _mark(axes: Any, bars: Sequence[_Bar], scale: Scale) -> None:
     labelled = len(bars) <= _MAX_LABELLED_BARS
     for place, bar in enumerate(bars):
-        label, colour, size = ("✕", canvas.LOST, 14) if bar.gave_no_model else ("", canvas.INK, 9)
+        failed = ("✕", canvas.LOST, 14 if labelled else 8)
+        label, colour, size = failed if bar.gave_no_model else ("", canvas.INK, 9)
         if labelled and bar.batch_size is not None:
             label = count(bar.batch_size)
         top = (bar.reached_cost + bar.lost_cost) / scale.size
@@ -139,5 +140,5 @@ def _caption(bars: Sequence[_Bar], per_bar: int) -> str:
     elif len(bars) <= _MAX_LABELLED_BARS:
         parts.append("The number on a bar is the batch size that reached the target.")
     if any(bar.gave_no_model for bar in bars):
-        parts.append("✕: no trial reached the target.")
+        parts.append("✕: no trial reached the target." if per_bar == 1 else "✕: some of them reached no target.")
     return " ".join(parts)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
 
 from zeus_kfp.components.close_recurrence import plots_canvas as canvas
 from zeus_kfp.components.close_recurrence.report_data import ReportData
-from zeus_kfp.components.close_recurrence.report_format import Scale, count, line, number
+from zeus_kfp.components.close_recurrence.report_format import Scale, count, line
 from zeus_kfp.state_store.records import TrialRecord
 from zeus_kfp.zeus_core.policies.interface import ArmPosterior
 from zeus_kfp.zeus_core.trial import TrialState
@@ -61,7 +62,9 @@ def _set_range(axes: Any, arms: Sequence[ArmPosterior], costs: Sequence[float], 
     if high > _WIDE * low:
         axes.set_xscale("log")
         axes.set_xlim(low / 1.5, high * 1.2)
-        axes.xaxis.set_major_formatter(lambda value, _: number(value))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     else:
         axes.set_xlim(0, high * 1.06)
 

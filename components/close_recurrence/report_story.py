@@ -6,18 +6,14 @@ from dataclasses import dataclass
 
 from zeus_kfp.components.close_recurrence.report_data import RecurrenceRow, ReportData, is_finite, mean
 from zeus_kfp.components.close_recurrence.report_format import (
+    Scale,
     count,
-    duration,
     energy,
     line,
-    number,
     percent,
     plural,
 )
 from zeus_kfp.state_store.records import RecurrenceState
-from zeus_kfp.zeus_core.trial import TrialState
-
-_WITHOUT_COST = (TrialState.OOM, TrialState.FAILED, TrialState.EXPIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +45,8 @@ def headline(data: ReportData) -> str:
     ratio = cost_ratio(data, closed)
     if ratio is None:
         return (
-            f"{plural(len(closed), 'recurrence')} gave {plural(models, 'model')}. No trial at the default "
-            f"batch size {default} has reached the target yet, so there is nothing to compare the cost with."
+            f"{plural(len(closed), 'recurrence')} gave {plural(models, 'model')}. No trial at the default batch size "
+            f"{default} has reached the target yet{_tried_at_default(data)}, so there is nothing to compare with."
         )
     gave = f"{plural(len(closed), 'recurrence')}, exploration included, gave {plural(models, 'model')} and cost"
     trainings = f"{plural(models, 'training')} at the default batch size {default} would have"
@@ -64,32 +60,21 @@ def tiles(data: ReportData) -> tuple[Tile, ...]:
     estimated = any(row.energy_estimated for row in closed)
     spent_j = [row.energy_j for row in closed]
     total = (
-        _total("Cost so far", energy, [row.cost for row in closed], baseline.cost if baseline else None, models),
+        _total(
+            "Cost so far", Scale.for_energy, [row.cost for row in closed], baseline.cost if baseline else None, models
+        ),
         _total(
             "Energy so far (estimated)" if estimated else "Energy so far",
-            energy,
+            Scale.for_energy,
             spent_j,
             baseline.energy_j if baseline else None,
             models,
         ),
-        _total("Time so far", duration, [row.time_s for row in closed], baseline.time_s if baseline else None, models),
+        _total(
+            "Time so far", Scale.for_time, [row.time_s for row in closed], baseline.time_s if baseline else None, models
+        ),
     )
     return (*total, _since_exploring(data, closed))
-
-
-def caveats(data: ReportData) -> tuple[str, ...]:
-    """Return what a reader must know to take the numbers for no more than they are."""
-    return tuple(
-        sentence
-        for sentence in (
-            _estimated(data),
-            _baseline_basis(data),
-            _without_cost(data),
-            _without_model(data),
-            _several_accelerators(data),
-        )
-        if sentence
-    )
 
 
 def this_run(data: ReportData, run_id: str | None) -> str:
@@ -99,7 +84,8 @@ def this_run(data: ReportData, run_id: str | None) -> str:
     row = data.row(run_id)
     if row is None:
         return f"Run {line(run_id, at_most=80)} is no recurrence of this job: it was granted none."
-    spent = f"{plural(row.trials, 'trial')}, cost {energy(row.cost)}"
+    cost = "cost not known" if row.cost is None else f"cost {energy(row.cost)}"
+    spent = f"{plural(row.trials, 'trial')}, {cost}"
     against = f", {percent(row.cost_vs_default)} of the default batch size's" if row.cost_vs_default else ""
     ended = {
         RecurrenceState.OPEN: "is still open",
@@ -137,6 +123,11 @@ def _models(rows: Sequence[RecurrenceRow]) -> int:
     return sum(row.state is RecurrenceState.REACHED for row in rows)
 
 
+def _tried_at_default(data: ReportData) -> str:
+    tried = sum(trial.batch_size == data.job.spec.default_batch_size for trial in data.trials)
+    return f" ({plural(tried, 'trial')})" if tried else ""
+
+
 def _compared(ratio: float) -> str:
     if abs(ratio - 1) < 0.005:
         return "as much as"
@@ -159,17 +150,19 @@ def _outlook(data: ReportData, ratio: float) -> str:
 
 def _total(
     label: str,
-    write: Callable[[float | None], str],
+    scale_for: Callable[[Iterable[float | None]], Scale],
     spent: Iterable[float | None],
     per_model: float | None,
     models: int,
 ) -> Tile:
     total = _sum(spent)
     if total is None or per_model is None or not models:
-        return Tile(label, write(total), "nothing to compare with yet")
+        return Tile(label, scale_for([total]).with_unit(total), "nothing to compare with yet")
     against = per_model * models
     ratio = _finite_or_none(total / against) if against else None
-    detail = f"{write(total)} against {write(against)} for {plural(models, 'model')} at the default batch size"
+    scale = scale_for([against])
+    spent_against = f"{scale.with_unit(total)} against {scale.with_unit(against)}"
+    detail = f"{spent_against} for {plural(models, 'model')} at the default batch size"
     return _change(label, ratio, detail)
 
 
@@ -189,48 +182,6 @@ def _change(label: str, ratio: float | None, detail: str) -> Tile:
         return Tile(label, "±0 %", detail)
     sign, tone = ("−", "good") if ratio < 1 else ("+", "bad")
     return Tile(label, f"{sign}{percent(abs(ratio - 1))}", detail, tone)
-
-
-def _estimated(data: ReportData) -> str:
-    known = [trial for trial in data.trials if trial.energy_j is not None]
-    estimated = sum(trial.energy_estimated for trial in known)
-    if not estimated:
-        return ""
-    which = "" if estimated == len(known) else f" in {estimated:,} of {plural(len(known), 'trial')}"
-    rest = ", and so is what the costs take from it" if data.job.spec.eta_knob > 0 else ""
-    return f"Energy estimated, not measured{which} (marked ≈){rest}."
-
-
-def _baseline_basis(data: ReportData) -> str:
-    if data.baseline is None:
-        return ""
-    default = count(data.job.spec.default_batch_size)
-    return (
-        f"The default batch size {default} costs {energy(data.baseline.cost)}: the mean of "
-        f"{plural(data.baseline.count, 'trial')} that reached the target with it."
-    )
-
-
-def _without_cost(data: ReportData) -> str:
-    lost = sum(trial.state in _WITHOUT_COST and trial.cost is None for trial in data.trials)
-    if not lost:
-        return ""
-    have = "has no cost and is" if lost == 1 else "have no cost and are"
-    return f"{plural(lost, 'trial')} that ran out of memory, failed or never reported {have} not counted in it."
-
-
-def _without_model(data: ReportData) -> str:
-    closed = _closed(data)
-    lost = len(closed) - _models(closed)
-    return f"The cost of {plural(lost, 'recurrence')} without a model is included." if lost else ""
-
-
-def _several_accelerators(data: ReportData) -> str:
-    kinds = sorted({line(trial.accelerator, at_most=60) for trial in data.trials if trial.accelerator})
-    if len(kinds) < 2:
-        return ""
-    shown = ", ".join(kinds[:5]) + (f" and {number(len(kinds) - 5)} more" if len(kinds) > 5 else "")
-    return f"Trials ran on different accelerators, whose costs differ for that reason too: {shown}."
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

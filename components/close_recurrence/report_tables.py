@@ -1,9 +1,8 @@
 """The report's tables as plain text cells, the same for HTML and Markdown; renderers escape every cell."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from zeus_kfp.components.close_recurrence.report_data import RecurrenceRow, ReportData
 from zeus_kfp.components.close_recurrence.report_format import (
@@ -11,8 +10,6 @@ from zeus_kfp.components.close_recurrence.report_format import (
     Scale,
     count,
     line,
-    moment,
-    number,
     percent,
     plural,
     tail,
@@ -186,19 +183,6 @@ def failures(data: ReportData) -> tuple[tuple[Failure, ...], str]:
     return tuple(listed), _left_out(len(ended), len(shown), "such trial")
 
 
-def knobs(data: ReportData) -> Table:
-    """Return the job's knobs, and what its trials ran on."""
-    spec = data.job.spec
-    pairs = [(field.name, _knob(getattr(spec, field.name))) for field in fields(spec)]
-    pairs += [
-        ("rated power in the cost, W", number(data.job.max_power_w or None)),
-        ("registered", moment(data.job.created_at)),
-        ("accelerators", _distinct(_accelerator(trial) for trial in data.trials)),
-        ("energy meters", _distinct(line(trial.energy_source, at_most=60) for trial in data.trials)),
-    ]
-    return Table((Column("Knob"), Column("Value")), tuple(Row(pair) for pair in pairs))
-
-
 def tried_text(row: RecurrenceRow) -> str:
     """Return the batch sizes that a recurrence tried, in order, each marked with how it ended."""
     shown = row.tried[-8:]
@@ -212,8 +196,10 @@ def _purpose(trial: TrialRecord) -> str:
 
 
 def _ending(trial: TrialRecord) -> str:
-    word = STATE_WORDS[trial.state]
-    return f"{word}: {line(trial.reason)}" if trial.reason else word
+    word, reason = STATE_WORDS[trial.state], line(trial.reason)
+    if not reason:
+        return word
+    return reason if word in reason else f"{word}: {reason}"
 
 
 def _tone(state: TrialState | RecurrenceState) -> str:
@@ -224,27 +210,6 @@ def _tone(state: TrialState | RecurrenceState) -> str:
 
 def _numbers(titles: Iterable[str]) -> tuple[Column, ...]:
     return tuple(Column(title, is_number=True) for title in titles)
-
-
-def _knob(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return "∞" if value == float("inf") else f"{value:,.10g}"
-    if isinstance(value, tuple):
-        return ", ".join(f"{size:,}" for size in value)
-    return f"{value:,}" if isinstance(value, int) else line(str(value), at_most=255)
-
-
-def _accelerator(trial: TrialRecord) -> str:
-    if not trial.accelerator:
-        return ""
-    return f"{max(1, trial.accelerator_count)} × {line(trial.accelerator, at_most=60)}"
-
-
-def _distinct(values: Iterable[str]) -> str:
-    known: Sequence[str] = list(dict.fromkeys(value for value in values if value))
-    return ", ".join(known[:5]) + (f" and {len(known) - 5:,} more" if len(known) > 5 else "") or UNKNOWN
 
 
 def _left_out(total: int, shown: int, noun: str) -> str:

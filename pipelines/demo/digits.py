@@ -37,11 +37,12 @@ def train(trial: Trial) -> None:
 
     # One thread: the network is so small that several would only wait for each other.
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     train_set, validation_set = _data_sets(trial.data_path)
     loader = torch.utils.data.DataLoader(train_set, batch_size=trial.batch_size, shuffle=True, drop_last=True)
     validation = torch.utils.data.DataLoader(validation_set, batch_size=512)
     model = _network()
-    learning_rate = float(trial.arguments.get("learning_rate", 0.04)) * trial.learning_rate_factor
+    learning_rate = float(trial.arguments.get("learning_rate", 0.02)) * trial.learning_rate_factor
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
     for _ in trial.epochs():
         model.train()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-_OURS = re.compile(r"^\s*((?:epoch|trial|recurrence) \d+(?! \(try).*)$")
+_OURS = re.compile(r"^\s*((?:epoch|trial|recurrence) \d+\b(?! \(try).*)$")
 
 
 class LogTap:

@@ -17,8 +17,8 @@ from zeus_kfp.zeus_core.errors import UnknownJobError
 JOB_ID = "digits"
 JOB = {
     "job_id": JOB_ID,
-    "batch_sizes": [16, 32, 64, 128, 256],
-    "default_batch_size": 16,
+    "batch_sizes": [8, 16, 32, 64, 128],
+    "default_batch_size": 8,
     "target_metric": 0.97,
     "max_epochs": 40,
     "max_retries": 3,

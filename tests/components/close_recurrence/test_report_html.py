@@ -98,6 +98,7 @@ def test_the_pictures_share_no_id_and_point_at_ids_that_are_there(digits):
     document = render_html(digits)
     ids = [value for _, name, value in Page(document).attributes if name == "id"]
     assert len(ids) == len(set(ids)) and document.count("<svg ") == 2
+    assert document.count("<style") == 1  # a drawing's own would apply to the whole page
     assert set(re.findall(r'(?:href="|url\()#([^")]+)', document)) <= set(ids)
     assert "#010101" not in document and "var(--ink)" in document
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from zeus_kfp.components.close_recurrence import report_format as write
 from zeus_kfp.components.close_recurrence import report_story as story
+from zeus_kfp.components.close_recurrence.report_caveats import caveats
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
 E, S = Purpose.EXPLORATION, Purpose.SAMPLING
@@ -88,7 +89,11 @@ def test_the_headline_is_honest_about_a_loss_and_says_when_it_is_paid_back(digit
     [
         ([], "No recurrence has ended yet."),
         ([[(32, N, 9, 10, E)]], "None of 1 recurrence has reached the target metric yet."),
-        ([[(64, R, 9, 10, E)]], "nothing to compare the cost with."),
+        ([[(64, R, 9, 10, E)]], "has reached the target yet, so there is nothing to compare with."),
+        (
+            [[(32, N, 9, 10, E), (64, R, 9, 10, E)]],
+            "at the default batch size 32 has reached the target yet (1 trial),",
+        ),
         ([[(32, R, 9, 10, E)]], "cost as much as 1 training at the default batch size 32 would have."),
         ([[(32, R, 9, 10, E)], [(64, R, 9, 5, S)]], "cost 25 % less than 2 trainings"),
         ([[(32, R, 9, 10, E)], [(64, N, 9, 40, S)]], "gave 1 model and cost 400 % more than 1 training"),
@@ -105,7 +110,7 @@ def test_what_failed_recurrences_cost_is_part_of_the_whole(build):
 
 
 def test_estimated_energy_is_called_an_estimate(digits):
-    assert story.caveats(digits)[0].startswith("Energy estimated, not measured (marked ≈)")
+    assert caveats(digits)[0].startswith("Energy estimated, not measured (marked ≈)")
     assert story.tiles(digits)[1].label == "Energy so far (estimated)"
 
 
@@ -115,13 +120,13 @@ def test_measured_energy_is_not_called_an_estimate(digits):
         trials=tuple(dataclasses.replace(trial, energy_estimated=False) for trial in digits.trials),
         recurrences=tuple(dataclasses.replace(r, energy_estimated=False) for r in digits.recurrences),
     )
-    assert "stimated" not in " ".join(story.caveats(measured)) + story.tiles(measured)[1].label
+    assert "stimated" not in " ".join(caveats(measured)) + story.tiles(measured)[1].label
 
 
 def test_trials_without_a_cost_and_several_accelerators_are_pointed_out(digits):
     first, *rest = digits.trials
     mixed = dataclasses.replace(digits, trials=(dataclasses.replace(first, accelerator="H200"), *rest))
-    said = " ".join(story.caveats(mixed))
+    said = " ".join(caveats(mixed))
     assert "3 trials that ran out of memory, failed or never reported have no cost" in said
     assert "different accelerators, whose costs differ for that reason too: 2-core CPU, H200." in said
 
