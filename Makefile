@@ -1,4 +1,4 @@
-# make demo   retrain a real model ten times on this machine and show what it cost
+# make demo   retrain a real model twelve times on this machine and show what it cost
 # make test   run the tests, on SQLite and on a real PostgreSQL
 # Both make their environment in .venv first.
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TYPING := .typing/zeus_kfp
 ROOMS := zeus_core state_store components pipelines compiled
-RECURRENCES ?= 10
+RECURRENCES ?= 12
 
 .PHONY: demo test lint bench golden clean
 

@@ -18,7 +18,7 @@ app.add_typer(database, name="db")
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the store, artifacts, logs and the report go.")] = Path("demo"),
-    recurrences: Annotated[int, typer.Option(min=1, help="How often to retrain.")] = 10,
+    recurrences: Annotated[int, typer.Option(min=1, help="How often to retrain.")] = 12,
 ) -> None:
     """Retrain a real model again and again on this machine, and show what it cost."""
     from rich.console import Console

@@ -29,15 +29,17 @@ def with_tables(readme: str, component: Any) -> str:
     spec = component.component_spec
     # KFP describes outputs by the docstring's Returns alone; those that are artifacts stand among its Args.
     described = {p.arg_name: p.description for p in docstring_parser.parse(component.python_func.__doc__).params}
-    inputs = [[f"`{name}`", _type(i.type), _default(i), i.description] for name, i in spec.inputs.items()]
-    outputs = [
+    inputs: list[list[str | None]] = [
+        [f"`{name}`", _type(i.type), _default(i), i.description] for name, i in spec.inputs.items()
+    ]
+    outputs: list[list[str | None]] = [
         [f"`{name}`", _type(o.type), o.description or described.get(name)] for name, o in (spec.outputs or {}).items()
     ]
     tables = _table(["Input", "Type", "Default", ""], inputs) + _table(["Output", "Type", ""], outputs)
     return readme.split(MARK)[0] + MARK + tables
 
 
-def _table(head: list[str], rows: list[list[str | None]]) -> str:
+def _table(head: list[str | None], rows: list[list[str | None]]) -> str:
     lines = ["| " + " | ".join(" ".join((cell or "").split()) for cell in row) + " |" for row in [head, *rows]]
     lines.insert(1, "|" + "---|" * len(head))
     return "\n" + "\n".join(lines) + "\n" if rows else ""

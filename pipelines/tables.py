@@ -1,5 +1,6 @@
 """Tables for the terminal."""
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from zeus_kfp.components.close_recurrence.report_data import RecurrenceRow, ReportData
@@ -12,9 +13,11 @@ def recurrence_table(data: ReportData) -> Table:
     cost, energy = Scale.for_energy(r.cost for r in rows), Scale.for_energy(r.energy_j for r in rows)
     time = Scale.for_time(r.time_s for r in rows)
     estimated = any(row.energy_estimated for row in rows)
-    table = Table(title=f"Job {data.job.spec.job_id}, default batch size {data.job.spec.default_batch_size}")
+    table = Table(
+        box=SIMPLE_HEAD, title=f"Job {data.job.spec.job_id}, default batch size {data.job.spec.default_batch_size}"
+    )
     columns = ("recur-\nrence", "trials", "batch\nsize", "epochs", f"time\n({time.unit})")
-    energy_column = f"energy ({energy.unit})" + ("\n(estimated)" if estimated else "")
+    energy_column = ("estimated\n" if estimated else "") + f"energy ({energy.unit})"
     for column in (*columns, energy_column, f"cost\n({cost.unit})", "against\ndefault"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)

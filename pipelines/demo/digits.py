@@ -48,7 +48,8 @@ def train(trial: Trial) -> None:
         model.train()
         for images, labels in trial.train(loader):
             optimizer.zero_grad()
-            f.cross_entropy(model(images), labels).backward()
+            loss: Any = f.cross_entropy(model(images), labels)
+            loss.backward()
             optimizer.step()
         model.eval()
         correct = 0

@@ -1,6 +1,7 @@
 """Run the demonstration: recurrences of the real pipeline under KFP's local runner, on an SQLite store."""
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -15,7 +16,7 @@ from zeus_kfp.state_store import StateStore
 from zeus_kfp.zeus_core.errors import UnknownJobError
 
 JOB_ID = "digits"
-JOB = {
+JOB: dict[str, Any] = {
     "job_id": JOB_ID,
     "batch_sizes": [8, 16, 32, 64, 128],
     "default_batch_size": 8,
