@@ -78,7 +78,9 @@ class Database:
     @property
     def place(self) -> str:
         """Where the database is, for messages: never its password."""
-        return str(self.url.database) if self.is_sqlite else f"{self.url.host}:{self.url.port or 5432}"
+        if self.is_sqlite:
+            return str(self.url.database)
+        return f"{self.url.host or self.url.query.get('host', 'localhost')}:{self.url.port or 5432}"
 
     def write(self, operation: Callable[[Session], T]) -> T:
         """Run ``operation`` in a transaction that writes; again after a fault that passes.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from sqlmodel import Session, col, select
 
-from zeus_kfp.state_store.rows import arm_columns, learnt_of, spec_of
+from zeus_kfp.state_store.rows import arm_columns, learnt_of, spec_of, without_empty_arms
 from zeus_kfp.state_store.tables import ArmRow, JobRow, TrialRow
 from zeus_kfp.zeus_core.cost import zeus_cost
 from zeus_kfp.zeus_core.job import JobSpec
@@ -31,7 +31,7 @@ def learn(session: Session, job: JobRow, trial: TrialRow) -> None:
 
 def relearn(session: Session, job: JobRow) -> Learnt:
     """Rebuild what was learnt of a job from its trial rows alone, and keep that."""
-    learnt = rebuild(spec_of(job), _observations(session, job))
+    learnt = rebuilt(session, job)
     for arm in session.exec(select(ArmRow).where(ArmRow.job_id == job.job_id)):
         session.delete(arm)
     session.flush()
@@ -41,7 +41,7 @@ def relearn(session: Session, job: JobRow) -> Learnt:
 
 def rebuilt(session: Session, job: JobRow) -> Learnt:
     """Return what the trial rows alone teach of a job."""
-    return rebuild(spec_of(job), _observations(session, job))
+    return without_empty_arms(rebuild(spec_of(job), _observations(session, job)))
 
 
 def price_again(session: Session, job: JobRow) -> None:

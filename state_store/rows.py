@@ -1,7 +1,7 @@
 """Between table rows and the values that leave the store."""
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from zeus_kfp.state_store.records import JobPhase, JobRecord, RecurrenceRecord, RecurrenceState, TrialRecord
@@ -108,7 +108,14 @@ def plan_of(spec: JobSpec, rated_power_w: float, trial: TrialRow, run_id: str) -
 
 def learnt_of(job: JobRow, arms: list[ArmRow]) -> Learnt:
     """Return what was learnt of a job."""
-    return Learnt({a.batch_size: _summary(a) for a in arms}, job.min_recurrence_cost, job.best_batch_size)
+    summaries = {arm.batch_size: _summary(arm) for arm in arms}
+    return without_empty_arms(Learnt(summaries, job.min_recurrence_cost, job.best_batch_size))
+
+
+def without_empty_arms(learnt: Learnt) -> Learnt:
+    """Return the same without the sizes of which nothing is known: whether they have a row means nothing."""
+    arms = {size: arm for size, arm in learnt.arms.items() if arm != ArmSummary(size)}
+    return replace(learnt, arms=arms)
 
 
 def _summary(row: ArmRow) -> ArmSummary:

@@ -144,6 +144,7 @@ class TrialRow(_Row, table=True):
     cost_threshold: float | None = _float()
     learning_rate_factor: float = _float(nullable=False)
     power_limit_w: float | None = _float()
+    plan: str = _text()
     state: str = Field(max_length=16)
     issued_at: datetime = _moment()
     lease_expires_at: datetime = _moment()

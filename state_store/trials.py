@@ -36,7 +36,7 @@ def suggest(session: Session, now: datetime, job_id: str, run_id: str, slot: int
     trial = next((t for t in trials if t.slot == slot), None)
     if trial is None:
         trial = _issue(session, now, job, recurrence, trials, slot)
-    return None if trial is None else plan_of(spec_of(job), job.rated_power_w, trial, run_id)
+    return None if trial is None else TrialPlan.from_json(trial.plan)
 
 
 def report(
@@ -114,6 +114,8 @@ def _issue(
         lease_expires_at=lease_from(now, job),
         **asdict(suggestion) | {"purpose": suggestion.purpose.value},
     )
+    # Kept as it was handed out: whoever asks again trains by the same plan, whatever was learnt since.
+    trial.plan = plan_of(spec_of(job), job.rated_power_w, trial, recurrence.run_id).to_json()
     session.add(trial)
     return trial
 

