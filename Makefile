@@ -15,7 +15,7 @@ demo: $(STAMP)
 	$(BIN)/zeus-kfp demo --folder demo --recurrences $(RECURRENCES)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 lint: $(STAMP) $(TYPING)
 	$(BIN)/ruff check .

@@ -1,11 +1,10 @@
 """Opening and closing a recurrence."""
 
+import importlib
 from datetime import datetime
 from typing import Any
 
 import numpy as np
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlmodel import Session, func, select
 
 from zeus_kfp.state_store.learning import load_learnt, price_again, relearn
@@ -83,8 +82,9 @@ def _register(session: Session, now: datetime, spec: JobSpec) -> None:
         "generator_state": dict(np.random.default_rng(spec.seed).bit_generator.state),
         "created_at": now,
     }
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
-    session.connection().execute(insert(JobRow).values(**values).on_conflict_do_nothing())
+    # The module of the dialect in use is loaded already; the other's would only cost its import.
+    dialect = importlib.import_module(f"sqlalchemy.dialects.{session.get_bind().dialect.name}")
+    session.connection().execute(dialect.insert(JobRow).values(**values).on_conflict_do_nothing())
 
 
 def _take_changes(session: Session, job: JobRow, spec: JobSpec, on_knob_change: str) -> None:

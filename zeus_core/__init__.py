@@ -1,13 +1,12 @@
 """The domain: jobs, trials, costs, batch-size policies, meters and the training-side API.
 
-Policies are imported from `zeus_kfp.zeus_core.policies`, since they bring numpy, which a training pod's start
-need not wait for.
+Policies are imported from `zeus_kfp.zeus_core.policies` and the training-side object from
+`zeus_kfp.zeus_core.training`: a training pod's start need not wait for numpy, nor the others for the meters.
 """
 
 from zeus_kfp.zeus_core.cost import zeus_cost
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.profile import Phase, Profile, read_profiles, write_profiles
-from zeus_kfp.zeus_core.training import Trial
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion, TrialOutcome, TrialPlan, TrialState
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "Profile",
     "Purpose",
     "Suggestion",
-    "Trial",
     "TrialOutcome",
     "TrialPlan",
     "TrialState",
