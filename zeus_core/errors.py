@@ -45,10 +45,6 @@ class DivergedError(ZeusError):
     """Training reported a metric that is not a number: it diverged at this batch size."""
 
 
-class EarlyStop(ZeusError):  # noqa: N818 - a signal to unwind the user's loop, not a fault
-    """The next epoch would cross the trial's cost threshold."""
-
-
 class StoreError(ZeusError):
     """Base of the store's errors."""
 

@@ -1,22 +1,21 @@
 """Live progress of a local run: the components' own lines, out of the local runner's many."""
 
+import io
 import re
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TextIO
 
 _OURS = re.compile(r"^\s*((?:epoch|trial|recurrence) \d+\b(?! \(try).*)$")
 
 
-class LogTap:
+class LogTap(io.StringIO):
     """A text stream that keeps everything in a log file and hands the components' lines to a callback."""
-
-    encoding = "utf-8"
 
     def __init__(self, file: TextIO, on_line: Callable[[str], None]) -> None:
         """Write to ``file`` and call ``on_line`` with each line of a component, without its line end."""
+        super().__init__()
         self._file = file
         self._on_line = on_line
         self._rest = ""
@@ -44,11 +43,7 @@ class LogTap:
 def tapped_output(log_path: Path, on_line: Callable[[str], None]) -> Iterator[None]:
     """Send this process's output to a log file while the block runs, and the components' lines to a callback."""
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    kept = sys.stdout, sys.stderr
     with log_path.open("a", encoding="utf-8") as file:
-        tap: TextIO = LogTap(file, on_line)  # type: ignore[assignment]
-        sys.stdout = sys.stderr = tap
-        try:
+        tap = LogTap(file, on_line)
+        with redirect_stdout(tap), redirect_stderr(tap):
             yield
-        finally:
-            sys.stdout, sys.stderr = kept

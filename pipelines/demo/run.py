@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from zeus_kfp.components.close_recurrence.html import render_html
 from zeus_kfp.components.close_recurrence.report_data import ReportData
@@ -69,12 +69,12 @@ def _recurrences_so_far(store_url: str) -> int:
             return 0
 
 
-def _recur(pipeline: object, number: int, folder: Path, store_url: str, progress: Progress, task: object) -> bool:
+def _recur(pipeline: object, number: int, folder: Path, store_url: str, progress: Progress, task: TaskID) -> bool:
     log = folder / "logs" / f"recurrence-{number:03}.log"
 
     def on_line(line: str) -> None:
         if line.startswith("epoch "):
-            progress.update(task, description=f"recurrence {number}: {line}")  # type: ignore[arg-type]
+            progress.update(task, description=f"recurrence {number}: {line}")
         else:
             progress.console.print(f"  {line}", markup=False, highlight=False)
 

@@ -438,7 +438,11 @@ def test_a_lot_of_output_is_passed_on_whole(train, capsys):
 
 
 SUPERVISOR = """
-import sys
+import signal, sys
+# Whoever runs the tests in the background may have these ignored, and what is ignored stays so in a child.
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.zeus_core.trial import TrialPlan
 out = sys.argv[2]
