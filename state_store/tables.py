@@ -1,184 +1,220 @@
-"""The store's tables; they never leave this package.
+"""The store's tables. They never leave this package: what goes out are the frozen values of `records`.
 
-A job row is the lock of everything below it. Rows of recurrence, trial and profile are appended, then completed
-once; arm rows and the job's running values are a fold over the trial rows and can be made again from them.
+A row is appended and then completed, never rewritten: a recurrence is opened and closed once, a trial issued and
+finished once. An infinite knob is kept as NULL, since not every database holds infinities.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Double, Index, MetaData, Text, UniqueConstraint
-from sqlmodel import Field, SQLModel
+from sqlalchemy import JSON, BigInteger, Column, DateTime, Float, Index, MetaData, Text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+from sqlmodel import Field, SQLModel, UniqueConstraint
 
-from zeus_kfp.state_store.columns import UtcDateTime
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC; SQLite keeps no time zone, so it is put back on reading."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Bring a moment to UTC before it is written."""
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
+        """Return a stored moment with its time zone."""
+        if value is None:
+            return None
+        moment: datetime = value
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-class StoreTable(SQLModel):
-    """Base of the tables: metadata of their own, apart from those of the user's models."""
+def _json() -> Any:
+    return Field(sa_column=Column(JSON, nullable=False))
+
+
+def _text() -> Any:
+    return Field(default="", sa_column=Column(Text, nullable=False))
+
+
+def _moment(*, nullable: bool = False) -> Any:
+    return Field(default=None, sa_column=Column(UtcDateTime, nullable=nullable))
+
+
+def _float(*, nullable: bool = True) -> Any:
+    return Field(default=None if nullable else 0.0, sa_column=Column(Float(53), nullable=nullable))
+
+
+class _Row(SQLModel):
+    """Base of the tables: a registry of their own, and names that later migrations can rely on."""
 
     metadata = MetaData(
         naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
             "pk": "pk_%(table_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         }
     )
 
 
-class Job(StoreTable, table=True):
-    """A recurring training task: its knobs under the names of `JobSpec`, then where it stands."""
+class JobRow(_Row, table=True):
+    """A job: every knob of its spec, and what it keeps between recurrences."""
 
-    key: int | None = Field(default=None, primary_key=True)
-    job_id: str = Field(max_length=255, unique=True)
+    __tablename__ = "job"
+
+    job_id: str = Field(primary_key=True, max_length=255)
     user: str = Field(max_length=255, index=True)
-    batch_sizes: list[int] = Field(sa_type=JSON)
+    phase: str = Field(max_length=16, index=True)
+    batch_sizes: list[int] = _json()
     default_batch_size: int
-    target_metric: float = Field(sa_type=Double)
+    target_metric: float = _float(nullable=False)
     higher_is_better: bool
     max_epochs: int
-    eta_knob: float = Field(sa_type=Double)
-    beta_knob: float | None = Field(sa_type=Double)
-    """None stands for infinity."""
-    max_power_w: float = Field(sa_type=Double)
+    eta_knob: float = _float(nullable=False)
+    beta_knob: float | None = _float()
+    max_power_w: float = _float(nullable=False)
     max_retries: int
     num_recurrences: int
     max_concurrent_recurrences: int
-    max_trial_time_s: float = Field(sa_type=Double)
+    max_trial_time_s: float = _float(nullable=False)
     policy: str = Field(max_length=64)
     num_pruning_rounds: int
     num_explorations: int
     window_size: int
-    prior_mean: float = Field(sa_type=Double)
-    prior_precision: float = Field(sa_type=Double)
-    seed: int = Field(sa_type=BigInteger)
+    prior_mean: float = _float(nullable=False)
+    prior_precision: float = _float(nullable=False)
+    seed: int = Field(sa_column=Column(BigInteger, nullable=False))
     learning_rate_rule: str = Field(max_length=32)
-    phase: str = Field(max_length=16, index=True)
-    cost_max_power_w: float = Field(sa_type=Double)
-    """Rated power that costs use: the knob, or what the first trial reported where that is 0."""
-    generator_state: dict[str, Any] = Field(sa_type=JSON)
-    generation: int
-    """Trials of an earlier generation had another target and teach nothing."""
-    data_generation: int
-    recurrence_count: int
-    trial_count: int
-    finish_count: int
-    min_recurrence_cost: float | None = Field(sa_type=Double)
-    best_batch_size: int | None
-    created_at: datetime = Field(sa_type=UtcDateTime)
+    generation: int = 0
+    data_generation: int = 0
+    rated_power_w: float = _float(nullable=False)
+    min_recurrence_cost: float | None = _float()
+    best_batch_size: int | None = None
+    recurrence_count: int = 0
+    trial_count: int = 0
+    report_count: int = 0
+    generator_state: dict[str, Any] = _json()
+    created_at: datetime = _moment()
 
 
-class Recurrence(StoreTable, table=True):
+class RecurrenceRow(_Row, table=True):
     """One KFP run of a job."""
 
+    __tablename__ = "recurrence"
     __table_args__ = (
-        UniqueConstraint("job_key", "run_id"),
-        UniqueConstraint("job_key", "number"),
-        Index(None, "job_key", "state"),
+        UniqueConstraint("job_id", "run_id"),
+        UniqueConstraint("job_id", "number"),
+        Index(None, "job_id", "state"),
     )
 
-    key: int | None = Field(default=None, primary_key=True)
-    job_key: int = Field(foreign_key="job.key")
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="job.job_id", max_length=255)
     run_id: str = Field(max_length=255)
     number: int
     state: str = Field(max_length=16)
     data_epoch: str = Field(max_length=300)
-    data_generation: int
-    data_missing: bool
-    opened_at: datetime = Field(sa_type=UtcDateTime)
-    lease_expires_at: datetime = Field(sa_type=UtcDateTime)
-    closed_at: datetime | None = Field(sa_type=UtcDateTime)
+    data_missing: bool = False
+    opened_at: datetime = _moment()
+    lease_expires_at: datetime = _moment()
+    closed_at: datetime | None = _moment(nullable=True)
 
 
-class Trial(StoreTable, table=True):
-    """One launch of the training code at one batch size."""
+class TrialRow(_Row, table=True):
+    """One launch of the training code."""
 
+    __tablename__ = "trial"
     __table_args__ = (
-        UniqueConstraint("job_key", "number"),
-        UniqueConstraint("recurrence_key", "slot"),
-        Index(None, "job_key", "state"),
+        UniqueConstraint("job_id", "number"),
+        UniqueConstraint("recurrence_id", "slot"),
+        Index(None, "job_id", "state"),
     )
 
-    key: int | None = Field(default=None, primary_key=True)
-    job_key: int = Field(foreign_key="job.key")
-    recurrence_key: int = Field(foreign_key="recurrence.key")
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="job.job_id", max_length=255)
+    recurrence_id: int = Field(foreign_key="recurrence.id")
     number: int
     slot: int
     generation: int
     batch_size: int
     purpose: str = Field(max_length=16)
-    why: str = Field(sa_type=Text)
-    cost_threshold: float | None = Field(sa_type=Double)
-    learning_rate_factor: float = Field(sa_type=Double)
-    plan: str = Field(sa_type=Text)
-    """What was handed out, word for word, so that a repeated step gets the same."""
-    issued_at: datetime = Field(sa_type=UtcDateTime)
-    lease_expires_at: datetime = Field(sa_type=UtcDateTime)
+    why: str = _text()
+    cost_threshold: float | None = _float()
+    learning_rate_factor: float = _float(nullable=False)
+    power_limit_w: float | None = _float()
+    plan: str = _text()
     state: str = Field(max_length=16)
-    finish_number: int | None
-    """Its place in the order in which the job's trials finished: the order of the fold."""
-    finished_at: datetime | None = Field(sa_type=UtcDateTime)
-    reason: str = Field(sa_type=Text)
-    error: str = Field(sa_type=Text)
-    num_epochs: int | None
-    metric: float | None = Field(sa_type=Double)
-    energy_j: float | None = Field(sa_type=Double)
-    time_s: float | None = Field(sa_type=Double)
-    cost: float | None = Field(sa_type=Double)
-    energy_source: str = Field(max_length=255)
-    energy_estimated: bool
-    max_power_w: float | None = Field(sa_type=Double)
-    accelerator: str = Field(max_length=255)
-    accelerator_count: int
-    node: str = Field(max_length=255)
-    attempts: int
-    model_uri: str = Field(sa_type=Text)
-    exit_code: int | None
-    data_missing: bool
+    issued_at: datetime = _moment()
+    lease_expires_at: datetime = _moment()
+    finished_at: datetime | None = _moment(nullable=True)
+    report_number: int | None = None
+    report_digest: str | None = Field(default=None, max_length=64)
+    reason: str = _text()
+    error: str = _text()
+    num_epochs: int | None = None
+    metric: float | None = _float()
+    energy_j: float | None = _float()
+    time_s: float | None = _float()
+    cost: float | None = _float()
+    energy_source: str = Field(default="", max_length=255)
+    energy_estimated: bool = False
+    max_power_w: float | None = _float()
+    accelerator: str = Field(default="", max_length=255)
+    accelerator_count: int = 0
+    node: str = Field(default="", max_length=255)
+    attempts: int = 0
+    model_uri: str = _text()
+    exit_code: int | None = None
 
 
-class TrialProfile(StoreTable, table=True):
-    """Average power and throughput that a trial measured in one phase at one power limit."""
+class ProfileRow(_Row, table=True):
+    """Power and throughput that a trial measured in a phase, at a power limit."""
 
     __tablename__ = "profile"
-    __table_args__ = (
-        UniqueConstraint("trial_key", "phase", "power_limit_w"),
-        Index(None, "job_key", "batch_size"),
-    )
+    __table_args__ = (UniqueConstraint("trial_id", "phase", "power_limit_w"),)
 
-    key: int | None = Field(default=None, primary_key=True)
-    job_key: int = Field(foreign_key="job.key")
-    trial_key: int = Field(foreign_key="trial.key")
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="job.job_id", max_length=255, index=True)
+    trial_id: int = Field(foreign_key="trial.id")
     batch_size: int
     phase: str = Field(max_length=16)
-    power_limit_w: float | None = Field(sa_type=Double)
-    average_power_w: float = Field(sa_type=Double)
-    throughput_samples_per_s: float = Field(sa_type=Double)
-    accelerator: str = Field(max_length=255)
-    accelerator_count: int
-    energy_estimated: bool
+    power_limit_w: float | None = _float()
+    average_power_w: float = _float(nullable=False)
+    throughput_samples_per_s: float = _float(nullable=False)
+    accelerator: str = Field(default="", max_length=255)
+    accelerator_count: int = 0
+    energy_estimated: bool = False
 
 
-class Arm(StoreTable, table=True):
-    """What was learnt of one batch size, and the posterior for people to read."""
+class ArmRow(_Row, table=True):
+    """What was learnt of one batch size of a job; the trial rows alone rebuild it."""
 
-    job_key: int = Field(foreign_key="job.key", primary_key=True)
+    __tablename__ = "arm"
+
+    job_id: str = Field(foreign_key="job.job_id", primary_key=True, max_length=255)
     batch_size: int = Field(primary_key=True)
     count: int
     reached_count: int
-    mean_cost: float = Field(sa_type=Double)
-    sum_squared_deviations: float = Field(sa_type=Double)
-    recent_costs: list[float] = Field(sa_type=JSON)
-    min_cost: float | None = Field(sa_type=Double)
-    explorations: list[dict[str, Any]] = Field(sa_type=JSON)
+    mean_cost: float = _float(nullable=False)
+    sum_squared_deviations: float = _float(nullable=False)
+    recent_costs: list[float] = _json()
+    min_cost: float | None = _float()
+    explorations: list[list[Any]] = _json()
     out_of_memory: bool
     consecutive_failures: int
-    posterior_mean_cost: float | None = Field(sa_type=Double)
-    posterior_standard_deviation: float | None = Field(sa_type=Double)
+    posterior_mean_cost: float | None = _float()
+    posterior_standard_deviation: float | None = _float()
+    status: str = _text()
 
 
-JOB = StoreTable.metadata.tables["job"]
-RECURRENCE = StoreTable.metadata.tables["recurrence"]
-TRIAL = StoreTable.metadata.tables["trial"]
-PROFILE = StoreTable.metadata.tables["profile"]
-ARM = StoreTable.metadata.tables["arm"]
+def required_id(row: RecurrenceRow | TrialRow) -> int:
+    """Return the key of a row that the database has given one."""
+    if row.id is None:
+        raise LookupError(f"{row!r} has not been flushed")
+    return row.id
+
+
+METADATA = _Row.metadata
+"""The tables, as migrations are compared with them."""
