@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection, make_url
@@ -47,12 +48,17 @@ def parse_url(url: str) -> URL:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the latter where a password with / or @ is not quoted
         raise InvalidValueError(f"the store's URL can't be read: give one such as {_EXAMPLES}") from None
     scheme = parsed.drivername.split("+")[0]
     drivers = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg2", "postgres": "postgresql+psycopg2"}
     if scheme not in drivers:
         raise InvalidValueError(f"the store's URL is of kind {scheme!r}; allowed are {_EXAMPLES}")
+    if scheme != "sqlite" and "@" in (parsed.database or ""):
+        # An unquoted password was cut in two, and the parts of it taken for host and database.
+        raise InvalidValueError(
+            f"the store's URL can't be read: quote the password (%2F for /, %40 for @, %3A for :), as in {_EXAMPLES}"
+        )
     if scheme == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise InvalidValueError(f"an SQLite store needs a file, since every step is a process: such as {_EXAMPLES}")
     return parsed.set(drivername=drivers[scheme])
@@ -137,8 +143,9 @@ class Database:
     def unavailable(self, error: DBAPIError) -> StoreUnavailableError:
         """Return the library's error for a driver's, without the password and the statement's values."""
         text = " ".join(str(error.orig).split())
-        if self.url.password:
-            text = text.replace(str(self.url.password), "***")
+        password = str(self.url.password or "")
+        for secret in filter(None, (password, quote(password, safe=""), str(self.url.query.get("password", "")))):
+            text = text.replace(secret, "***")
         return StoreUnavailableError(
             f"the store at {self.place} can't be used: {text}; check that it runs, that it can be reached from here "
             f"and that {STORE_VARIABLE} is right"

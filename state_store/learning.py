@@ -22,8 +22,12 @@ def load_learnt(session: Session, job: JobRow) -> Learnt:
 
 
 def learn(session: Session, job: JobRow, trial: TrialRow) -> None:
-    """Count a finished trial in."""
-    siblings = session.exec(select(TrialRow).where(TrialRow.recurrence_id == trial.recurrence_id))
+    """Count a finished trial in, unless the job's target or sizes have changed since it was handed out."""
+    if trial.generation != job.generation or trial.batch_size not in job.batch_sizes:
+        return
+    siblings = session.exec(
+        select(TrialRow).where(TrialRow.recurrence_id == trial.recurrence_id, TrialRow.generation == trial.generation)
+    )
     seen = [t for t in siblings if t.report_number is not None and t.report_number < (trial.report_number or 0)]
     observation = _observation(trial, [*seen, trial])
     save_learnt(session, job, observe(spec_of(job), load_learnt(session, job), observation))

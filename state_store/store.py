@@ -142,6 +142,7 @@ class StateStore:
             UnknownRecurrenceError: If the run opened no recurrence of it.
             InvalidValueError: If the slot is no positive integer.
         """
+        _check_names(job_id, run_id)
         return self._write(lambda s: trials.suggest(s, self._clock(), job_id, run_id, slot))
 
     def report(
@@ -163,6 +164,7 @@ class StateStore:
             ConflictingReportError: If the trial has reported something else; the first report is kept.
             InvalidValueError: If the cost can't be worked out.
         """
+        _check_names(job_id, run_id)
         return self._write(lambda s: trials.report(s, self._clock(), job_id, run_id, slot, outcome, profiles))
 
     def remaining_slots(self, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
@@ -176,6 +178,7 @@ class StateStore:
             UnknownJobError: If there is no such job.
             UnknownRecurrenceError: If the run opened no recurrence of it.
         """
+        _check_names(job_id, run_id)
         return self._write(lambda s: opening.close_recurrence(s, self._clock(), job_id, run_id))
 
     def rebuild(self, job_id: str) -> Learnt:
@@ -246,3 +249,8 @@ class StateStore:
     def _ensure_schema(self) -> None:
         if not self._schema_is_there:
             self.upgrade()
+
+
+def _check_names(job_id: str, run_id: str) -> None:
+    text("job_id", job_id)
+    text("run_id", run_id)

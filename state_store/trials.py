@@ -49,6 +49,7 @@ def report(
     profiles: Sequence[Profile],
 ) -> TrialRecord:
     """Finish a trial and learn from it, once."""
+    integer("slot", slot, at_least=1)
     job = locked_job(session, job_id)
     recurrence = required_recurrence(session, job_id, run_id)
     recurrence.lease_expires_at = lease_from(now, job)
@@ -161,6 +162,9 @@ _SAME_NAME = [f.name for f in fields(TrialOutcome) if f.name in TrialRow.model_f
 
 
 def _keep_profiles(session: Session, trial: TrialRow, profiles: Sequence[Profile]) -> None:
+    keys = [(profile.phase.value, profile.power_limit_w) for profile in profiles]
+    if len(set(keys)) < len(keys):
+        raise InvalidValueError(f"a trial has one profile a phase and power limit (W), not {keys}")
     for profile in profiles:
         values = asdict(profile) | {"phase": profile.phase.value}
         session.add(ProfileRow(job_id=trial.job_id, trial_id=required_id(trial), **values))

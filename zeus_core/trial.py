@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.validation import integer, number, text
+from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, number, text
 
 MAX_OUTCOME_CHARACTERS = 8_000
 """KFP limits a parameter to 10,000 characters; an outcome stays below with room for escapes."""
@@ -168,11 +168,11 @@ class TrialOutcome:
             put(self, name, text(name, getattr(self, name), at_most=limit, allow_empty=True))
         for name in ("energy_source", "accelerator", "node"):
             put(self, name, text(name, getattr(self, name), allow_empty=True))
-        integer("epochs", self.epochs, at_least=0)
-        integer("attempts", self.attempts, at_least=1)
-        integer("accelerator_count", self.accelerator_count, at_least=0)
+        integer("epochs", self.epochs, at_least=0, at_most=MAX_INTEGER)
+        integer("attempts", self.attempts, at_least=1, at_most=MAX_INTEGER)
+        integer("accelerator_count", self.accelerator_count, at_least=0, at_most=MAX_INTEGER)
         if self.exit_code is not None:
-            integer("exit_code", self.exit_code)
+            integer("exit_code", self.exit_code, at_least=-MAX_INTEGER, at_most=MAX_INTEGER)
         if self.metric is not None:
             put(self, "metric", number("metric", self.metric))
         put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0))

@@ -6,6 +6,9 @@ from typing import Any
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
+MAX_INTEGER = 2**31 - 1
+"""Largest integer that every supported database keeps in an integer column."""
+
 
 def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
     """Return ``value`` as an int.

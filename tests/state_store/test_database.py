@@ -93,7 +93,9 @@ def test_foreign_tables_of_the_same_name_are_left_alone(store_url):
         store.jobs()
 
 
-@pytest.mark.parametrize("url", ["", "mysql://h/d", "not a url", "sqlite://", "sqlite:///:memory:"])
+@pytest.mark.parametrize(
+    "url", ["", "mysql://h/d", "not a url", "sqlite://", "sqlite:///:memory:", "postgresql://u:pa/ss@h/d"]
+)
 def test_a_url_of_no_supported_kind_is_refused(url):
     with pytest.raises(InvalidValueError, match="sqlite:////absolute/path"):
         StateStore.from_environment({"ZEUS_KFP_STORE_URL": url})

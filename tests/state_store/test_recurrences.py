@@ -157,6 +157,37 @@ def test_an_accepted_target_starts_learning_anew_and_keeps_the_rows(store):
     assert len(store.trials("job")) == 1
 
 
+def test_a_late_report_from_before_an_accepted_target_teaches_nothing(store):
+    store.open_recurrence(SPEC, "run")
+    store.suggest("job", "run", 1)
+    other = dataclasses.replace(SPEC, target_metric=0.99, max_concurrent_recurrences=2)
+    store.open_recurrence(other, "next", on_knob_change="accept")
+    assert store.report("job", "run", 1, outcome()).state is TrialState.REACHED
+    assert store.learnt("job") == store.learnt_from_rows("job") == Learnt()
+
+
+def test_two_profiles_of_one_phase_and_limit_are_refused_whole(store):
+    store.open_recurrence(SPEC, "run")
+    store.suggest("job", "run", 1)
+    with pytest.raises(InvalidValueError, match="one profile a phase"):
+        store.report("job", "run", 1, outcome(), [Profile(16, "train", None, 1.0, 1.0)] * 2)
+    assert store.trials("job")[0].state is TrialState.ISSUED and store.profiles("job") == ()
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 256, 3, None])
+def test_names_that_no_database_keeps_are_refused(store, name):
+    with pytest.raises(InvalidValueError, match="job_id"):
+        store.suggest(name, "run", 1)
+    with pytest.raises(InvalidValueError, match="run_id"):
+        store.close_recurrence("job", name)
+
+
+@pytest.mark.parametrize("field", ["epochs", "attempts", "accelerator_count", "exit_code"])
+def test_integers_beyond_a_database_column_are_refused(field):
+    with pytest.raises(InvalidValueError, match=f"{field}.*at most 2147483647"):
+        dataclasses.replace(outcome(), **{field: 10**30})
+
+
 def test_operational_knobs_may_change_at_any_time(store):
     recur(store, "run", outcome())
     assert store.open_recurrence(dataclasses.replace(SPEC, max_retries=1), "next").slots == (1,)
