@@ -54,7 +54,7 @@ def parse_url(url: str) -> URL:
     drivers = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg2", "postgres": "postgresql+psycopg2"}
     if scheme not in drivers:
         raise InvalidValueError(f"the store's URL is of kind {scheme!r}; allowed are {_EXAMPLES}")
-    if scheme != "sqlite" and "@" in (parsed.database or ""):
+    if scheme != "sqlite" and "@" in f"{parsed.host}{parsed.database}":
         # An unquoted password was cut in two, and the parts of it taken for host and database.
         raise InvalidValueError(
             f"the store's URL can't be read: quote the password (%2F for /, %40 for @, %3A for :), as in {_EXAMPLES}"

@@ -93,12 +93,17 @@ def test_foreign_tables_of_the_same_name_are_left_alone(store_url):
         store.jobs()
 
 
-@pytest.mark.parametrize(
-    "url", ["", "mysql://h/d", "not a url", "sqlite://", "sqlite:///:memory:", "postgresql://u:pa/ss@h/d"]
-)
+@pytest.mark.parametrize("url", ["", "mysql://h/d", "not a url", "sqlite://", "sqlite:///:memory:"])
 def test_a_url_of_no_supported_kind_is_refused(url):
     with pytest.raises(InvalidValueError, match="sqlite:////absolute/path"):
         StateStore.from_environment({"ZEUS_KFP_STORE_URL": url})
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:p@ss@h/d", "postgresql://u:p@s/s@h/d"])
+def test_an_unquoted_password_is_refused_and_not_shown(url):
+    with pytest.raises(InvalidValueError, match="quote the password") as error:
+        StateStore(url)
+    assert "ss@h" not in str(error.value) and "s@h" not in str(error.value)
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path):
