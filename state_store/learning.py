@@ -22,8 +22,8 @@ def load_learnt(session: Session, job: JobRow) -> Learnt:
 
 
 def learn(session: Session, job: JobRow, trial: TrialRow) -> None:
-    """Count a finished trial in, unless the job's target or sizes have changed since it was handed out."""
-    if trial.generation != job.generation or trial.batch_size not in job.batch_sizes:
+    """Count a finished trial in, if it says anything of its batch size."""
+    if not _counts(job, trial):
         return
     siblings = session.exec(
         select(TrialRow).where(TrialRow.recurrence_id == trial.recurrence_id, TrialRow.generation == trial.generation)
@@ -83,6 +83,11 @@ def save_learnt(session: Session, job: JobRow, learnt: Learnt) -> None:
                     setattr(row, name, value)
 
 
+def _counts(job: JobRow, trial: TrialRow) -> bool:
+    """Return whether a trial is evidence: not if it missed its data, or the target or sizes have changed since."""
+    return not trial.data_missing and trial.generation == job.generation and trial.batch_size in job.batch_sizes
+
+
 def _observations(session: Session, job: JobRow) -> Iterable[Observation]:
     """Return the finished trials that count, in the order of their reports."""
     rows = session.exec(
@@ -91,12 +96,11 @@ def _observations(session: Session, job: JobRow) -> Iterable[Observation]:
         .where(col(TrialRow.report_number).is_not(None))
         .order_by(col(TrialRow.report_number))
     )
-    sizes = set(job.batch_sizes)
     by_recurrence: dict[int, list[TrialRow]] = {}
     for trial in rows:
         reported = by_recurrence.setdefault(trial.recurrence_id, [])
         reported.append(trial)
-        if trial.batch_size in sizes:
+        if _counts(job, trial):
             yield _observation(trial, reported)
 
 

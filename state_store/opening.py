@@ -44,12 +44,13 @@ def open_recurrence(
     policy = policy_named(spec.policy)
     _register(session, now, spec)
     job = locked_job(session, spec.job_id)
-    _take_changes(session, job, spec, on_knob_change)
     reap_recurrences(session, job, now)
     reap_trials(session, job, now)
     earlier = find_recurrence(session, job.job_id, run_id)
     if earlier is not None:
+        # A step started twice: its knobs were taken the first time, and others may have been accepted since.
         return _reopened(job, earlier, now)
+    _take_changes(session, job, spec, on_knob_change)
     refusal = _why_not(session, job)
     if refusal:
         return OpenedRecurrence(False, refusal, 0, (), "")

@@ -167,6 +167,7 @@ class TrialRow(_Row, table=True):
     attempts: int = 0
     model_uri: str = _text()
     exit_code: int | None = None
+    data_missing: bool = False
 
 
 class ProfileRow(_Row, table=True):

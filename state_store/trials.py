@@ -36,6 +36,8 @@ def suggest(session: Session, now: datetime, job_id: str, run_id: str, slot: int
     trial = next((t for t in trials if t.slot == slot), None)
     if trial is None:
         trial = _issue(session, now, job, recurrence, trials, slot)
+    elif trial.state == TrialState.ISSUED:
+        trial.lease_expires_at = lease_from(now, job)
     return None if trial is None else TrialPlan.from_json(trial.plan)
 
 

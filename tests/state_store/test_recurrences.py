@@ -204,6 +204,31 @@ def test_missing_data_ends_the_recurrence_and_gives_the_next_a_new_epoch_once(st
     assert store.open_recurrence(SPEC, "third").data_epoch == "-2"
 
 
+def test_missing_data_says_nothing_of_the_batch_size(store):
+    for number in range(3):
+        recur(store, f"run-{number}", TrialOutcome(TrialState.FAILED, reason="gone", data_missing=True))
+    assert store.learnt("job") == store.learnt_from_rows("job") == Learnt()
+
+
+def test_a_repeated_open_takes_no_knobs_again(store):
+    spec = dataclasses.replace(SPEC, max_concurrent_recurrences=2)
+    first = store.open_recurrence(spec, "a")
+    changed = dataclasses.replace(spec, target_metric=0.99)
+    store.open_recurrence(changed, "b", on_knob_change="accept")
+    assert store.open_recurrence(spec, "a") == first
+    assert store.job("job").spec == changed
+
+
+def test_an_issued_trial_asked_for_again_has_a_new_lease(store, clock):
+    store.open_recurrence(SPEC, "run")
+    store.suggest("job", "run", 1)
+    clock.move(seconds=SPEC.max_trial_time_s)
+    store.suggest("job", "run", 1)
+    clock.move(seconds=SPEC.max_trial_time_s)
+    assert store.suggest("job", "run", 1).number == 1
+    assert store.trials("job")[0].lease_expires_at > clock.now
+
+
 def test_out_of_memory_at_the_smallest_size_leaves_nothing_to_open_for(store):
     recur(store, "run", OOM, OOM)
     assert [t.batch_size for t in store.trials("job")] == [16, 8]

@@ -127,6 +127,7 @@ def upgrade() -> None:
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("model_uri", sa.Text(), nullable=False),
         sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("data_missing", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["job.job_id"], name=op.f("fk_trial_job_id")),
         sa.ForeignKeyConstraint(["recurrence_id"], ["recurrence.id"], name=op.f("fk_trial_recurrence_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_trial")),
