@@ -17,9 +17,13 @@ def parse_arguments(name: str, document: str) -> dict[str, Any]:
         InvalidValueError: If it is anything else than a JSON object.
     """
     try:
-        values = json.loads(document or "{}")
-    except ValueError as error:
+        values = json.loads(document or "{}", parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
         values = error
     if not isinstance(values, dict):
         raise InvalidValueError(f'{name} must be a JSON object such as {{"learning_rate": 0.1}}, not {document!r}')
     return values
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

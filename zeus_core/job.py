@@ -127,6 +127,7 @@ class JobSpec:
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
+# KFP carries an integer parameter as a double, which is exact up to 2**53 only.
 _INTEGER_RANGES = (
     ("max_epochs", 1, 10**9),
     ("max_retries", 1, 1000),
@@ -135,7 +136,7 @@ _INTEGER_RANGES = (
     ("num_pruning_rounds", 0, 100),
     ("num_explorations", 1, 100),
     ("window_size", 0, 10_000),
-    ("seed", 0, 2**63 - 1),
+    ("seed", 0, 2**53 - 1),
 )
 
 

@@ -35,9 +35,11 @@ class HistoryFollower:
         lines = (self._rest + self._read_on()).split(b"\n")
         self._rest = b"" if final else lines.pop()
         new = [record for line in lines if line.strip() and (record := self._record(line))]
-        for record in new:
-            record.append_to(self._target)
         self.records += new
+        if final:
+            # Written whole at the end: the process may have removed the folder meanwhile.
+            self._target.parent.mkdir(parents=True, exist_ok=True)
+            self._target.write_text("".join(record.to_line() for record in self.records), encoding="utf-8")
         return new
 
     def _read_on(self) -> bytes:

@@ -193,6 +193,7 @@ class _Run:
             model_uri=self.model_uri if has_model(self.assignment.model_path) else "",
         )
         profiles = summary.profiles if summary else ()
+        self.paths.make_folders()
         write_profiles(self.paths.profile, [row for row in profiles if row.batch_size == plan.batch_size])
         self.ledger.finish(Spent(measured.energy_j, measured.time_s), outcome)
         return outcome

@@ -61,6 +61,7 @@ class Watch:
         self._plan = plan
         self._instrument = instrument
         self._follower = follower
+        self._cost: float | None = 0.0
         self._ledger = ledger
         self._limits = limits
         self._say = say
@@ -108,8 +109,9 @@ class Watch:
             new = self._follower.read_new()
             if new or now.time_s - self._last_beat_s >= HEARTBEAT_INTERVAL_S:
                 self._beat(now)
+            why = self._limits.why_stop(new, self._start.until(now))
             self._report(new)
-            if why := self._limits.why_stop(new, self._start.until(now)):
+            if why:
                 return why
         return ""
 
@@ -119,7 +121,5 @@ class Watch:
 
     def _report(self, records: Sequence[EpochRecord]) -> None:
         for record in records:
-            upto = self._follower.records[: self._follower.records.index(record) + 1]
-            costs = [each.cost for each in upto if each.cost is not None]
-            cost = sum(costs) if len(costs) == len(upto) else None
-            self._say(epoch_line(self._plan, record, cost, self._instrument.meter.estimated))
+            self._cost = None if self._cost is None or record.cost is None else self._cost + record.cost
+            self._say(epoch_line(self._plan, record, self._cost, self._instrument.meter.estimated))

@@ -32,6 +32,8 @@ def entry_of(code: str | Callable[..., Any] | None) -> Entry:
         return Entry(code)
     if not inspect.isfunction(code) or not code.__name__.isidentifier():
         raise EntryPointError(f"{code!r} is no plain function: define it with def, or give 'module:function'")
+    if inspect.iscoroutinefunction(code) or inspect.isgeneratorfunction(code):
+        raise EntryPointError(f"{code.__name__} is a coroutine or generator, which would not run when it is called")
     _check_stands_alone(code)
     try:
         source = textwrap.dedent(inspect.getsource(code))

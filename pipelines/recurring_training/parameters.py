@@ -6,13 +6,17 @@ both are made here.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, List
 
 from kfp import dsl
 
 from zeus_kfp.components.image import IMAGE
 from zeus_kfp.components.open_recurrence import open_recurrence
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.job import JobSpec
 
 _DESCRIPTION = "Retrain once, at the batch size that earlier recurrences found cheapest in energy and time."
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -71,6 +75,22 @@ def with_pipeline_parameters(function: Callable[..., Any], defaults: Mapping[str
     parameters = [p.replace(default=defaults.get(p.name, p.default)) for p in parameters]
     parameters.sort(key=lambda p: p.default is not _REQUIRED)
     return _with_signature(function, inspect.Signature(parameters), _docstring([p.name for p in parameters]))
+
+
+def check_knobs(defaults: Mapping[str, Any]) -> None:
+    """Refuse defaults that no job could have; knobs that a run gives are checked when it opens its recurrence.
+
+    Raises:
+        InvalidValueError: If a knob is out of its range, or is infinite, which no parameter of KFP can be.
+    """
+    knobs = {f.name: defaults[f.name] for f in fields(JobSpec) if f.name in defaults}
+    if knobs.get("beta_knob") == math.inf:
+        raise InvalidValueError("beta_knob can't be infinite in a pipeline: a number such as 1e9 never stops early")
+    size = knobs.get("default_batch_size", 1)
+    placeholders = {"job_id": "job", "batch_sizes": [size], "target_metric": 0.0}
+    if "batch_sizes" in knobs and "default_batch_size" not in knobs and knobs["batch_sizes"]:
+        size = list(knobs["batch_sizes"])[0]
+    JobSpec.from_parameters(**placeholders | {"default_batch_size": size} | knobs)
 
 
 def with_trial_parameters(function: Callable[..., Any], returns: Any) -> Callable[..., Any]:

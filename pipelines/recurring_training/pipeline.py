@@ -30,6 +30,7 @@ from zeus_kfp.components.train_with_profiling import train_with_profiling
 from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of
 from zeus_kfp.pipelines.recurring_training.parameters import (
     TRIAL_PARAMETERS,
+    check_knobs,
     knob_names,
     with_pipeline_parameters,
     with_trial_parameters,
@@ -73,8 +74,10 @@ def recurring_training(
 
     Raises:
         EntryPointError: If a function can't be shipped as source.
+        InvalidValueError: If the default of a knob is out of its range.
         TypeError: If a default is given for a parameter that the pipeline doesn't have.
     """
+    check_knobs(defaults)
     shape = _Shape(entry_of(train), entry_of(preprocess), configure_train, configure_task, downstream, store_secret)
     given = {
         "train_entry_point": shape.train.entry_point,

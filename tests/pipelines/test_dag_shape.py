@@ -1,6 +1,7 @@
 """The compiled pipeline keeps to what a real backend was seen to need."""
 
 import inspect
+import math
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ from zeus_kfp.components.open_recurrence import open_recurrence
 from zeus_kfp.components.preprocess_once import preprocess_once
 from zeus_kfp.pipelines.recurring_training import recurring_training
 from zeus_kfp.zeus_core import JobSpec
+from zeus_kfp.zeus_core.errors import InvalidValueError
 
 STORE_TASKS = {"open-recurrence", "suggest-batch-size", "report-feedback", "select-winner", "close-recurrence"}
 
@@ -119,6 +121,29 @@ def test_defaults_of_the_builder_reach_the_yaml(tmp_path):
     parameters = spec["root"]["inputDefinitions"]["parameters"]
     assert parameters["job_id"]["defaultValue"] == "j"
     assert parameters["batch_sizes"]["defaultValue"] == [8, 16]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "named"),
+    [
+        ({"batch_sizes": "8,16"}, "batch_sizes"),
+        ({"batch_sizes": []}, "batch_sizes"),
+        ({"batch_sizes": None}, "batch_sizes"),
+        ({"batch_sizes": [16, 8]}, "ascending"),
+        ({"batch_sizes": [8, 8]}, "repeat"),
+        ({"batch_sizes": [8.5]}, "8.5"),
+        ({"batch_sizes": [8, 16], "default_batch_size": 32}, "32 is not among"),
+        ({"target_metric": math.nan}, "target_metric"),
+        ({"beta_knob": math.inf}, "1e9"),
+        ({"beta_knob": 1}, "beta_knob"),
+        ({"eta_knob": 2}, "eta_knob"),
+        ({"max_retries": "2"}, "max_retries"),
+        ({"seed": 2**53}, "seed"),
+    ],
+)
+def test_a_knob_out_of_its_range_is_refused_when_the_pipeline_is_built(knobs, named):
+    with pytest.raises(InvalidValueError, match=named):
+        recurring_training(**knobs)
 
 
 def test_an_unknown_default_is_refused_by_name():

@@ -44,7 +44,11 @@ class EpochRecord:
     def append_to(self, path: str | Path) -> None:
         """Add the record to a file as one line."""
         with open(path, "a", encoding="utf-8") as stream:
-            stream.write(json.dumps(dataclasses.asdict(self), allow_nan=False) + "\n")
+            stream.write(self.to_line())
+
+    def to_line(self) -> str:
+        """Return the record as a line of JSON with its end."""
+        return json.dumps(dataclasses.asdict(self), allow_nan=False) + "\n"
 
     @classmethod
     def from_line(cls, line: str) -> Self:

@@ -90,7 +90,7 @@ class Summary:
             return cls(**values | {"ending": ending, "profiles": profiles})
         except FileNotFoundError:
             return None
-        except (TypeError, ValueError, KeyError, RecursionError) as error:
+        except (OSError, TypeError, ValueError, KeyError, RecursionError) as error:
             raise InvalidValueError(f"{path} holds no summary of a training process: {error}") from None
 
 
