@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -32,18 +30,6 @@ for epoch in trial.epochs():
         pass
     trial.report_metric(epoch)
 """
-
-
-@pytest.fixture(scope="module")
-def fake_nvml_folder(tmp_path_factory):
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc) to build the fake NVML with")
-    folder = tmp_path_factory.mktemp("nvml")
-    source = Path(__file__).parents[1] / "fakes" / "fake_nvml.c"
-    target = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", target, source], check=True)
-    return folder
 
 
 @pytest.fixture

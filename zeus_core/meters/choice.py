@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from zeus_kfp.zeus_core.meters.estimate import open_estimate
 from zeus_kfp.zeus_core.meters.interface import Meter
-from zeus_kfp.zeus_core.meters.nvml import NvmlUnavailableError, open_nvml
+from zeus_kfp.zeus_core.meters.nvml import open_nvml
+from zeus_kfp.zeus_core.meters.nvml_devices import NvmlUnavailableError
 
 logger = logging.getLogger(__name__)
 
