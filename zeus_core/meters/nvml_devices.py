@@ -7,7 +7,7 @@ limit does.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zeus_kfp.zeus_core.meters.visible_devices import visible_devices
@@ -46,7 +46,7 @@ class Gpu:
         model: Its name; "" if unknown.
     """
 
-    handle: Any
+    handle: Any = field(compare=False)
     index: int
     uuid: str
     model: str
@@ -59,13 +59,21 @@ class NvmlDevices:
         gpus: The GPUs, in the order in which CUDA shows them.
         model: Their model; several different ones are joined with " + ".
         count: How many.
+        total: How many GPUs NVML shows, those included that this process may not use.
         max_power_w: Sum of their highest allowed limits in W; 0 if unknown.
         power_limit_w: Limit in W that all of them had when they were opened; None if unknown or different.
     """
 
-    def __init__(self, nvml: Any, gpus: list[Gpu]) -> None:
-        """Read what the GPUs are; ``nvml`` is the initialised pynvml module."""
+    def __init__(self, nvml: Any, gpus: list[Gpu], total: int) -> None:
+        """Read what the GPUs are.
+
+        Args:
+            nvml: The initialised pynvml module.
+            gpus: Those that this process may use.
+            total: How many GPUs NVML shows.
+        """
         self._nvml = nvml
+        self.total = total
         self.gpus = tuple(gpus)
         self.count = len(gpus)
         self.model = " + ".join(self.models)[:255] or "NVIDIA GPU"
@@ -155,7 +163,8 @@ def open_devices(cuda_visible_devices: str | None, *, load: Callable[[], Any] | 
         NvmlUnavailableError: If there is no NVML, or no GPU.
     """
     nvml = _initialised(load or _load_pynvml)
-    devices = NvmlDevices(nvml, _visible(nvml, cuda_visible_devices))
+    gpus = _listed(nvml)
+    devices = NvmlDevices(nvml, _visible(nvml, gpus, cuda_visible_devices), len(gpus))
     if not devices.gpus:
         devices.close()
         raise NvmlUnavailableError(f"no GPU is visible (CUDA_VISIBLE_DEVICES={cuda_visible_devices!r})")
@@ -179,12 +188,15 @@ def _initialised(load: Callable[[], Any]) -> Any:
     return nvml
 
 
-def _visible(nvml: Any, value: str | None) -> list[Gpu]:
+def _listed(nvml: Any) -> list[Gpu]:
     try:
-        gpus = [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        return [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as error:
         nvml.nvmlShutdown()
         raise NvmlUnavailableError(f"the GPUs can't be listed: {error}", gpus_left_out=True) from error
+
+
+def _visible(nvml: Any, gpus: list[Gpu], value: str | None) -> list[Gpu]:
     entries = None if value is None else ",".join(_parent(nvml, entry.strip()) for entry in value.split(","))
     return [gpus[index] for index in visible_devices(entries, [gpu.uuid for gpu in gpus])]
 
