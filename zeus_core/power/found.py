@@ -95,14 +95,22 @@ class FoundFile:
         os.close(self._file)
 
 
+def folder_path(environ: Mapping[str, str]) -> Path:
+    """Return where the folder of the files is, or would be."""
+    usual = Path(tempfile.gettempdir()) / f"zeus-kfp-limits-{os.getuid()}"
+    return Path(environ.get(FOLDER_VARIABLE) or usual)
+
+
 def limits_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of the files, made if it is missing; only its owner may write to it.
+
+    Args:
+        environ: Environment variables: ZEUS_KFP_LIMITS_FOLDER.
 
     Raises:
         OSError: If it can't be made, or belongs to someone else.
     """
-    usual = Path(tempfile.gettempdir()) / f"zeus-kfp-limits-{os.getuid()}"
-    folder = Path(environ.get(FOLDER_VARIABLE) or usual)
+    folder = folder_path(environ)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Whoever can write here decides which limit a privileged process sets.
     if folder.stat().st_uid != os.getuid() or folder.stat().st_mode & stat.S_IWOTH:

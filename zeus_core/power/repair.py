@@ -12,7 +12,7 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     NvmlUnavailableError,
     open_devices,
 )
-from zeus_kfp.zeus_core.power.found import FoundFile, left_behind, limits_folder
+from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, left_behind, limits_folder
 from zeus_kfp.zeus_core.power.interface import Setter
 from zeus_kfp.zeus_core.power.setters import setters
 
@@ -54,8 +54,9 @@ def repair_limits(environ: Mapping[str, str] = os.environ) -> None:
     Never raises: what can't be put back is said in a warning, and tried again by the next trial.
     """
     try:
-        folder = limits_folder(environ)
-        for uuid, file in left_behind(folder):
+        if not folder_path(environ).exists():
+            return
+        for uuid, file in left_behind(limits_folder(environ)):
             _repair_one(environ, uuid, file)
     except OSError as error:
         logger.warning("power limits that may have been left changed can't be looked up: %s", error)
