@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, NvmlDevices
 from zeus_kfp.zeus_core.power.interface import Setter
-from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter, zeusd_address
-from zeus_kfp.zeus_core.power.zeusd_client import ZeusdClient
 
 
 class NvmlSetter:
@@ -37,6 +35,8 @@ def setters(devices: NvmlDevices, environ: Mapping[str, str]) -> Iterator[Callab
         environ: Environment variables: ZEUSD_SOCK_PATH, ZEUSD_HOST_PORT, ZEUSD_TOKEN, ZEUS_KFP_ZEUSD_GPU_IDS.
     """
     yield lambda: NvmlSetter(devices)
-    address = zeusd_address(environ)
-    if address is not None:
-        yield lambda: ZeusdSetter(devices, ZeusdClient(address), environ)
+    if environ.get("ZEUSD_SOCK_PATH") or environ.get("ZEUSD_HOST_PORT"):
+        # HTTP takes its time to import, and few have a daemon.
+        from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter
+
+        yield lambda: ZeusdSetter(devices, environ)

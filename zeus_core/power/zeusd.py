@@ -43,14 +43,18 @@ class ZeusdSetter:
 
     name = "zeusd"
 
-    def __init__(self, devices: NvmlDevices, client: ZeusdClient, environ: Mapping[str, str]) -> None:
-        """Find the GPUs among the daemon's.
+    def __init__(self, devices: NvmlDevices, environ: Mapping[str, str]) -> None:
+        """Find the GPUs among those of the daemon that the environment names.
 
         Raises:
-            LimitRefusedError: If the daemon can't be asked, or a GPU can't be told for sure.
+            InvalidValueError: If ZEUSD_HOST_PORT is no host:port.
+            LimitRefusedError: If there is no daemon, it can't be asked, or a GPU can't be told for sure.
         """
-        self._client = client
-        self._ids = _told_ids(devices, environ) or _ids(devices, client)
+        address = zeusd_address(environ)
+        if address is None:
+            raise LimitRefusedError(f"neither {SOCKET_VARIABLE} nor {HOST_VARIABLE} names a zeusd daemon")
+        self._client = ZeusdClient(address)
+        self._ids = _told_ids(devices, environ) or _ids(devices, self._client)
 
     def set_limit(self, gpu: Gpu, power_limit_w: float) -> None:
         """Ask for a limit in W on one GPU.

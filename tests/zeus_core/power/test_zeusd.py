@@ -1,7 +1,6 @@
 """Power limits through a daemon that speaks zeusd's HTTP interface, on GPUs of the fake NVML."""
 
 import json
-import os
 import socketserver
 import threading
 from contextlib import closing
@@ -190,7 +189,8 @@ def test_over_tcp(fake_gpus):
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         address = ZeusdAddress(host="127.0.0.1", port=server.server_address[1])
         assert ZeusdClient(address).gpu_models() == {0: "Fake GPU"}
-        assert ZeusdSetter(devices, ZeusdClient(address), os.environ).name == "zeusd"
+        host_port = {"ZEUSD_HOST_PORT": f"127.0.0.1:{server.server_address[1]}"}
+        assert ZeusdSetter(devices, host_port).name == "zeusd"
         server.shutdown()
 
 
