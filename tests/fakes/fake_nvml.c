@@ -165,8 +165,8 @@ API int fake_nvml_set_count(int index) {
 API int nvmlInitWithFlags(unsigned flags) {
     (void)flags;
     if (count() < 0) return NOT_LOADED;
-    if (users++ > 0) return SUCCESS;
     open_state();
+    if (users++ > 0) return SUCCESS;
     memset(devices, 0, sizeof devices);
     for (int i = 0; i < MOST; i++) devices[i].index = parts[i].index = i, parts[i].is_part = 1;
     return SUCCESS;

@@ -109,10 +109,12 @@ def test_gpus_that_tell_no_limits_are_measured_all_the_same(measure):
 
 def test_a_trial_on_gpus_is_measured_by_their_counters(fake_nvml_folder, tmp_path):
     gpus = {"LD_LIBRARY_PATH": str(fake_nvml_folder), "FAKE_NVML_GPUS": "4", "CUDA_VISIBLE_DEVICES": "2,3"}
+    gpus["ZEUS_KFP_POWER_LIMITS"] = "off"
     subprocess.run([sys.executable, "-c", TRAIN_TWO_EPOCHS, tmp_path], env=os.environ | gpus, check=True)
     told = Summary.read(tmp_path / "summary.json")
     assert (told.energy_source, told.energy_estimated) == ("nvml", False)
     assert (told.accelerator, told.accelerator_count, told.max_power_w) == ("Fake GPU", 2, 600.0)
     # The two counters gain 3 J and 4 J with a reading; an epoch has one at its end and two around its batches.
     assert told.energy_j == 2 * 3 * 7.0
-    assert [row.power_limit_w for row in told.profiles] == [250.0]
+    # The loops lasted less than a millisecond, in which no counter can be trusted.
+    assert told.profiles == ()

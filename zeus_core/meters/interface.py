@@ -16,6 +16,7 @@ class Meter(Protocol):
         max_power_w: Rated power in W summed over them; 0 if unknown.
         power_limit_w: Power limit in W of each GPU when the meter was opened; None without a GPU, or where
             the GPUs differ.
+        shortest_window_s: Time in s between two readings below which their difference can't be trusted.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Meter(Protocol):
     accelerator_count: int
     max_power_w: float
     power_limit_w: float | None
+    shortest_window_s: float
 
     def energy_j(self) -> float | None:
         """Return the energy in J since some fixed moment, or None if it can't be known now."""

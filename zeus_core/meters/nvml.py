@@ -12,6 +12,8 @@ class CounterMeter:
 
     name = "nvml"
     estimated = False
+    shortest_window_s = 1.0
+    """The counter is renewed every 20 to 100 ms, so that a second is off by a tenth at most."""
 
     def __init__(self, devices: NvmlDevices) -> None:
         """Start from devices whose counters can be read."""

@@ -31,6 +31,8 @@ class PollingMeter:
 
     name = "nvml-polling"
     estimated = False
+    shortest_window_s = 2.0
+    """GPUs since Ampere tell the mean power of the last second."""
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Mapping
 
-from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.errors import InvalidValueError, MixedGpusError
 from zeus_kfp.zeus_core.meters.nvml_devices import (
     LimitRefusedError,
     NvmlDevices,
@@ -35,12 +35,14 @@ def open_limiter(environ: Mapping[str, str] = os.environ, *, highest_w: float | 
 
     Raises:
         InvalidValueError: If ZEUS_KFP_POWER_LIMITS or ZEUSD_HOST_PORT has a value that it can't have.
+        MixedGpusError: If the GPUs are of different models.
     """
     may_set = _may_set(environ)
     try:
         devices = open_devices(environ.get("CUDA_VISIBLE_DEVICES"))
     except NvmlUnavailableError as error:
         return ObserveOnly(str(error))
+    _check_models(devices)
     why_not = "" if may_set else f"{SWITCH_VARIABLE}=off"
     limiter = _first_that_works(devices, environ, highest_w) if may_set else why_not
     if not isinstance(limiter, str):
@@ -50,6 +52,16 @@ def open_limiter(environ: Mapping[str, str] = os.environ, *, highest_w: float | 
     if may_set:
         logger.warning("power limits stay as they are; everything else is measured all the same. %s", limiter)
     return ObserveOnly(limiter, found_w)
+
+
+def _check_models(devices: NvmlDevices) -> None:
+    if len(devices.models) > 1:
+        named = ", ".join(f"{gpu.index}: {gpu.model}" for gpu in devices.gpus)
+        devices.close()
+        raise MixedGpusError(
+            f"a trial must run on GPUs of one model, not {named}: name those of one model in CUDA_VISIBLE_DEVICES, or "
+            "select nodes that have only one"
+        )
 
 
 def _may_set(environ: Mapping[str, str]) -> bool:

@@ -1,5 +1,6 @@
 """The object that a user's training loop works with."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,13 +9,18 @@ from typing import Any, Self, TypeVar
 
 from zeus_kfp.zeus_core.errors import DivergedError, InvalidValueError
 from zeus_kfp.zeus_core.meters import Meter, open_meter
+from zeus_kfp.zeus_core.meters.following import FollowingMeter
+from zeus_kfp.zeus_core.power import ObserveOnly, PowerLimiter, open_limiter
+from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.assignment import Assignment, read_assignment
+from zeus_kfp.zeus_core.training.group import Group, SoleProcess, open_group
 from zeus_kfp.zeus_core.training.instrument import Instrument, synchronize_gpu
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.logbook import Logbook
 from zeus_kfp.zeus_core.training.metric import checked_metric
 from zeus_kfp.zeus_core.training.phases import MeasuredLoop
+from zeus_kfp.zeus_core.training.power import PowerControl
 from zeus_kfp.zeus_core.training.summary import Ending
 from zeus_kfp.zeus_core.training.weights import save_weights
 
@@ -57,6 +63,9 @@ class Trial:
         clock: Callable[[], float] = time.monotonic,
         synchronize: Callable[[], None] = synchronize_gpu,
         progress: Callable[[str], None] | None = None,
+        limiter: PowerLimiter | None = None,
+        profiling: ProfilingOptions | None = None,
+        group: Group | None = None,
     ) -> None:
         """Take an assignment; usually made by :meth:`from_environment` or :meth:`local`.
 
@@ -66,6 +75,9 @@ class Trial:
             clock: Returns a time in s.
             synchronize: Waits for the GPU's queued work.
             progress: Gets a line for people after every epoch.
+            limiter: What sets power limits; None leaves them alone.
+            profiling: How power limits are profiled; None for the defaults.
+            group: The processes that train together; None if this one trains alone.
         """
         self.plan = plan = assignment.plan
         self.batch_size = plan.batch_size
@@ -78,8 +90,20 @@ class Trial:
         self.metric: float | None = None
         self.best_metric: float | None = None
         self._meter = meter
-        self._logbook = Logbook(assignment, Instrument(meter, clock, synchronize), progress)
+        self._group = group = group or SoleProcess()
+        told = progress if group.is_leader else None
+        self._logbook = Logbook(assignment, Instrument(meter, clock, synchronize), group, told)
+        self._power = PowerControl(
+            plan,
+            limiter or ObserveOnly(),
+            meter,
+            self._logbook.phases,
+            profiling or ProfilingOptions(),
+            group,
+            (progress or _print) if group.is_leader else _ignore,
+        )
         self._in_epoch = False
+        self._was_settled = False
         self._reported: float | None = None
         self._ending = Ending.RUNNING
 
@@ -91,7 +115,7 @@ class Trial:
             InvalidValueError: If this process was not started for one; :meth:`local` makes a trial without
                 any pipeline.
         """
-        return cls(read_assignment(environ), meter=open_meter(environ))
+        return cls(read_assignment(environ), **_machine(environ))
 
     @classmethod
     def local(
@@ -137,7 +161,7 @@ class Trial:
             arguments=arguments or {},
             directory=directory,
         )
-        return cls(assignment, meter=open_meter(), progress=print)
+        return cls(assignment, **_machine(os.environ), progress=_print)
 
     @property
     def reached(self) -> bool:
@@ -158,6 +182,8 @@ class Trial:
         """
         if self._logbook.is_started:
             raise InvalidValueError("trial.epochs() can be used once: a trial is one training run")
+        self._group.connect()
+        self._power.start()
         self._logbook.start(start)
         return self._epochs(start)
 
@@ -202,9 +228,10 @@ class Trial:
         save_weights(model, self.model_path)
 
     def close(self) -> None:
-        """Say that training is over and give back the meter."""
+        """Say that training is over, put back the power limits, and give back the meter."""
         if self._ending is Ending.RUNNING:
             self._end(Ending.ENDED, "the training code never began trial.epochs()")
+        self._power.end()
         self._meter.close()
 
     def _epochs(self, start: int) -> Iterator[int]:
@@ -213,6 +240,7 @@ class Trial:
             for epoch in range(start, self.plan.max_epochs):
                 reason = f"the training loop was left in epoch {epoch + 1}"
                 self.epoch, self._reported, self._in_epoch = epoch, None, True
+                self._was_settled = self._power.is_settled
                 yield epoch
                 self._end_epoch()
                 if reason := self._why_over():
@@ -224,19 +252,26 @@ class Trial:
         self._in_epoch = False
         if self._ending is Ending.DIVERGED:
             return
-        if self._reported is None:
+        # Of several processes the first one's metric counts; the others need not know it.
+        metric = self._group.agree(math.nan if self._reported is None else self._reported)
+        if math.isnan(metric):
             raise InvalidValueError(
                 f"epoch {self.epoch} ended without a metric: call trial.report_metric(value) in every epoch"
             )
+        self.metric = self._reported = metric
         self._logbook.phases.end_all()
-        self._logbook.record_epoch(self._reported)
+        self._power.end_epoch()
+        self._logbook.record_epoch(metric, is_settled=self._was_settled)
 
     def _why_over(self) -> str:
         if self._ending is Ending.DIVERGED:
             return "diverged"
         if self.reached:
             return "target reached"
-        return "max_epochs" if self.epoch + 1 >= self.plan.max_epochs else self._logbook.why_stop()
+        if self.epoch + 1 >= self.plan.max_epochs:
+            return "max_epochs"
+        why = self._logbook.why_stop(self._power.profiled_limit_w)
+        return (why or "early stop") if self._group.agree(bool(why)) else ""
 
     def _leave_epochs(self, reason: str) -> None:
         # The user's loop may end by break, after an epoch that has reported its metric all the same.
@@ -245,6 +280,7 @@ class Trial:
         if self._ending is Ending.RUNNING:
             self._end(Ending.ENDED, "target reached" if self.reached else reason)
         self._in_epoch = False
+        self._power.end()
 
     def _end(self, ending: Ending, reason: str) -> None:
         self._ending = ending
@@ -256,4 +292,26 @@ class Trial:
                 f"trial.{phase.value}() belongs inside an epoch: for epoch in trial.epochs(): for batch in "
                 f"trial.{phase.value}(loader): …"
             )
-        return MeasuredLoop(batches, phase, self._logbook.phases, self.batch_size)
+        steps = self._power if phase is Phase.TRAIN else None
+        local_size = max(self.batch_size // self._group.size, 1)
+        return MeasuredLoop(batches, phase, self._logbook.phases, local_size, steps)
+
+
+def _machine(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return what measures and limits the GPUs of this process, as arguments of a trial."""
+    group = open_group(environ)
+    options = ProfilingOptions.from_environment(environ)
+    return {
+        "group": group,
+        "profiling": options,
+        "meter": open_meter(environ) if group.measures else FollowingMeter(),
+        "limiter": open_limiter(environ, highest_w=options.highest_w) if group.measures else ObserveOnly(),
+    }
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _ignore(line: str) -> None:
+    """Say nothing: another process of the group does."""
