@@ -23,6 +23,12 @@ def fake_nvml_folder(tmp_path_factory):
     return target.parent
 
 
+@pytest.fixture(autouse=True)
+def no_rapl(monkeypatch):
+    """Let every machine be one without RAPL, so that tests see the same meter everywhere."""
+    monkeypatch.setenv("ZEUS_KFP_RAPL_FOLDER", "/nonexistent")
+
+
 class FakeGpus:
     """GPUs of the fake NVML, in this process and in those that are started with :attr:`environ`."""
 

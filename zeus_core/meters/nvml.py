@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from zeus_kfp.zeus_core.meters.checked import CheckedMeter
+from zeus_kfp.zeus_core.meters.interface import Meter
 from zeus_kfp.zeus_core.meters.nvml_devices import NvmlDevices, NvmlUnavailableError, open_devices
 from zeus_kfp.zeus_core.meters.polling import PollingMeter
 
@@ -47,9 +49,7 @@ class CounterMeter:
             self._devices.close()
 
 
-def open_nvml(
-    cuda_visible_devices: str | None, *, load: Callable[[], Any] | None = None
-) -> CounterMeter | PollingMeter:
+def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | None = None) -> Meter:
     """Open a meter over the GPUs that CUDA would show this process.
 
     Args:
@@ -61,10 +61,16 @@ def open_nvml(
     """
     devices = open_devices(cuda_visible_devices, load=load)
     if None not in devices.energies_j():
-        return CounterMeter(devices)
+        return _checked(devices)
     if devices.power_w() is not None:
         return PollingMeter(devices)
     devices.close()
     raise NvmlUnavailableError(
         f"neither the energy nor the power of {devices.count} x {devices.model} can be read", gpus_left_out=True
     )
+
+
+def _checked(devices: NvmlDevices) -> Meter:
+    """Return the counters' meter, checked by the power where that can be read too."""
+    counter = CounterMeter(devices)
+    return counter if devices.power_w() is None else CheckedMeter(counter, PollingMeter(devices, interval_s=1.0))

@@ -73,6 +73,7 @@ class NvmlDevices:
             total: How many GPUs NVML shows.
         """
         self._nvml = nvml
+        self._is_closed = False
         self.total = total
         self.gpus = tuple(gpus)
         self.count = len(gpus)
@@ -122,7 +123,10 @@ class NvmlDevices:
             raise LimitRefusedError(f"NVML refuses to set the power limit of GPU {gpu.index}: {error}") from error
 
     def close(self) -> None:
-        """Close NVML."""
+        """Close NVML; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             self._nvml.nvmlShutdown()
         except self._nvml.NVMLError as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from zeus_kfp.zeus_core.meters.checked import CheckedMeter
 from zeus_kfp.zeus_core.training.assignment import Assignment
 from zeus_kfp.zeus_core.training.group import Group
 from zeus_kfp.zeus_core.training.history import EpochRecord
@@ -34,6 +35,10 @@ class Logbook:
         self._first: Reading | None = None
         self._mark: Reading | None = None
         self._total: Spent | None = None
+        meter = instrument.meter
+        self._second = meter.second if isinstance(meter, CheckedMeter) else None
+        self._second_first_j: float | None = None
+        self._second_j: float | None = None
         self._epoch_count = 0
         self._metric: float | None = None
         self._next = NextEpoch(self.phases)
@@ -46,6 +51,7 @@ class Logbook:
     def start(self, epoch_count: int) -> None:
         """Begin the epochs; ``epoch_count`` of them were trained before, up to a checkpoint."""
         self._first = self._mark = self._instrument.read()
+        self._second_first_j = self._second.energy_j() if self._second else None
         self._epoch_count = epoch_count
 
     def record_epoch(self, metric: float, *, is_settled: bool = False) -> None:
@@ -59,6 +65,7 @@ class Logbook:
         self._mark = now = self._instrument.read()
         spent = self._group.total(before.until(now) if before else Spent(None, 0.0))
         self._total = self._group.total(self._first.until(now) if self._first else Spent(None, 0.0))
+        self._read_second()
         self._next.add_epoch(spent, is_settled=is_settled)
         cost = self._spending.add_epoch(spent)
         self._epoch_count += 1
@@ -85,9 +92,15 @@ class Logbook:
         self.phases.end_all()
         if is_cut_short:
             self._mark = self._instrument.read()
+            self._read_second()
             self._total = self._first.until(self._mark) if self._first else None
         if self._group.is_leader:
             self.write_summary(ending, reason)
+
+    def _read_second(self) -> None:
+        now_j = self._second.energy_j() if self._second else None
+        known = now_j is not None and self._second_first_j is not None
+        self._second_j = (now_j or 0.0) - (self._second_first_j or 0.0) if known else None
 
     def write_summary(self, ending: Ending, reason: str) -> None:
         """Write what was spent up to the end of the last epoch."""
@@ -106,4 +119,6 @@ class Logbook:
             accelerator_count=meter.accelerator_count,
             max_power_w=meter.max_power_w,
             profiles=self.phases.profiles(),
+            second_energy_j=self._second_j,
+            second_energy_source=self._second.name if self._second else "",
         ).write(self._assignment.summary_path)

@@ -40,7 +40,9 @@ class Summary:
         accelerator: Model of the GPU, or of the CPU.
         accelerator_count: How many of them.
         max_power_w: Their rated power in W, summed; 0 if unknown.
-        profiles: Average power and throughput by phase.
+        profiles: Average power and throughput by phase and power limit.
+        second_energy_j: The same energy in J by the meter that checks the first one; None if there is none.
+        second_energy_source: Name of that meter; "" if there is none.
     """
 
     ending: Ending
@@ -55,6 +57,8 @@ class Summary:
     accelerator_count: int = 0
     max_power_w: float = 0.0
     profiles: tuple[Profile, ...] = ()
+    second_energy_j: float | None = None
+    second_energy_source: str = ""
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -64,12 +68,13 @@ class Summary:
         """
         text("reason", self.reason, at_most=4000, allow_empty=True)
         text("energy_source", self.energy_source, allow_empty=True)
+        text("second_energy_source", self.second_energy_source, allow_empty=True)
         text("accelerator", self.accelerator, allow_empty=True)
         integer("epochs", self.epochs, at_least=0)
         integer("accelerator_count", self.accelerator_count, at_least=0)
         number("time_s", self.time_s, at_least=0)
         number("max_power_w", self.max_power_w, at_least=0)
-        for name, lowest in (("metric", None), ("energy_j", 0)):
+        for name, lowest in (("metric", None), ("energy_j", 0), ("second_energy_j", 0)):
             if getattr(self, name) is not None:
                 number(name, getattr(self, name), at_least=lowest)
 
