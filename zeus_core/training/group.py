@@ -127,3 +127,16 @@ def open_group(environ: Mapping[str, str] = os.environ) -> Group:
         shown = ", ".join(f"{name}={value!r}" for name, value in told.items())
         raise InvalidValueError(f"{shown} name no process of a group: unset WORLD_SIZE, or start it with torchrun")
     return SoleProcess() if size == 1 else TorchGroup(rank=rank, local_rank=local_rank, size=size)
+
+
+def own_gpus(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment with CUDA_VISIBLE_DEVICES cut to the GPUs that this machine's processes use.
+
+    Of the GPUs that they see, each process takes the one of its LOCAL_RANK, as torchrun's users do.
+    """
+    count = environ.get("LOCAL_WORLD_SIZE", "").strip()
+    if not environ.get("WORLD_SIZE", "").strip() or not count.isdecimal():
+        return environ
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    entries = [str(index) for index in range(int(count))] if visible is None else visible.split(",")
+    return {**environ, "CUDA_VISIBLE_DEVICES": ",".join(entries[: int(count)])}

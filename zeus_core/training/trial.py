@@ -14,7 +14,7 @@ from zeus_kfp.zeus_core.power import ObserveOnly, PowerLimiter, open_limiter
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.assignment import Assignment, read_assignment
-from zeus_kfp.zeus_core.training.group import Group, SoleProcess, open_group
+from zeus_kfp.zeus_core.training.group import Group, SoleProcess, open_group, own_gpus
 from zeus_kfp.zeus_core.training.instrument import Instrument, synchronize_gpu
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.logbook import Logbook
@@ -164,6 +164,21 @@ class Trial:
         return cls(assignment, **_machine(os.environ), progress=_print)
 
     @property
+    def local_batch_size(self) -> int:
+        """Samples of a batch in each of the processes that train together; all of them without any other process.
+
+        Raises:
+            InvalidValueError: If the batch size can't be divided among them.
+        """
+        share, rest = divmod(self.batch_size, self._group.size)
+        if rest or not share:
+            raise InvalidValueError(
+                f"a batch of {self.batch_size} samples can't be divided among {self._group.size} processes: use batch "
+                f"sizes that are multiples of {self._group.size}"
+            )
+        return share
+
+    @property
     def reached(self) -> bool:
         """Whether the last metric reported reaches the target."""
         return self.metric is not None and self.plan.is_reached(self.metric)
@@ -210,22 +225,22 @@ class Trial:
                 "trial.report_metric() belongs inside an epoch: for epoch in trial.epochs(): …; report_metric(…)"
             )
         try:
-            self.metric = self._reported = checked_metric(value)
+            self._note(checked_metric(value))
         except DivergedError as error:
             self._end(Ending.DIVERGED, str(error))
             raise
-        best = max if self.plan.higher_is_better else min
-        self.best_metric = self.metric if self.best_metric is None else best(self.best_metric, self.metric)
 
     def save_model(self, model: Any) -> None:
         """Save the weights of a PyTorch module (its state_dict) to :attr:`model_path`.
 
-        A model of another kind is saved by the user's own code, to the same path.
+        A model of another kind is saved by the user's own code, to the same path. Of several processes that train
+        together only the first one saves.
 
         Raises:
             InvalidValueError: If it is no PyTorch module.
         """
-        save_weights(model, self.model_path)
+        if self._group.is_leader:
+            save_weights(model, self.model_path)
 
     def close(self) -> None:
         """Say that training is over, put back the power limits, and give back the meter."""
@@ -233,6 +248,11 @@ class Trial:
             self._end(Ending.ENDED, "the training code never began trial.epochs()")
         self._power.end()
         self._meter.close()
+
+    def _note(self, metric: float) -> None:
+        self.metric = self._reported = metric
+        best = max if self.plan.higher_is_better else min
+        self.best_metric = metric if self.best_metric is None else best(self.best_metric, metric)
 
     def _epochs(self, start: int) -> Iterator[int]:
         reason = "max_epochs"
@@ -258,7 +278,7 @@ class Trial:
             raise InvalidValueError(
                 f"epoch {self.epoch} ended without a metric: call trial.report_metric(value) in every epoch"
             )
-        self.metric = self._reported = metric
+        self._note(metric)
         self._logbook.phases.end_all()
         self._power.end_epoch()
         self._logbook.record_epoch(metric, is_settled=self._was_settled)
@@ -301,6 +321,7 @@ def _machine(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return what measures and limits the GPUs of this process, as arguments of a trial."""
     group = open_group(environ)
     options = ProfilingOptions.from_environment(environ)
+    environ = own_gpus(environ)
     return {
         "group": group,
         "profiling": options,
