@@ -1,6 +1,6 @@
 """Energy, time and samples of the training and the evaluation loops, apart, and by power limit."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -159,26 +159,52 @@ class Steps(Protocol):
         ...
 
 
+class RunningLoop:
+    """A loop under way, whose steps are told one by one."""
+
+    def __init__(self, phase: Phase, totals: PhaseTotals, steps: Steps | None, length: int | None) -> None:
+        """Begin it.
+
+        Args:
+            phase: What it does.
+            totals: Accounts for what it takes.
+            steps: Follows its steps; None for nobody.
+            length: How many steps it has; None if that isn't known.
+        """
+        self._phase = phase
+        self._totals = totals
+        self._steps = steps
+        self._window = totals.begin(phase)
+        if steps is not None:
+            steps.begin_loop(length)
+
+    def step(self, samples: int) -> None:
+        """Begin a step of so many samples."""
+        if self._steps is not None:
+            self._steps.step()
+        self._totals.count(self._phase, samples)
+
+    def end(self) -> None:
+        """End it."""
+        if self._steps is not None:
+            self._steps.end_loop()
+        self._totals.end(self._window)
+
+
 class MeasuredLoop(Generic[Batch]):
     """A user's batches, handed on one by one while a phase's window is open."""
 
-    def __init__(
-        self, batches: Iterable[Batch], phase: Phase, totals: PhaseTotals, batch_size: int, steps: Steps | None = None
-    ) -> None:
+    def __init__(self, batches: Iterable[Batch], begin: Callable[[int | None], RunningLoop], batch_size: int) -> None:
         """Wrap batches.
 
         Args:
             batches: What the user's loop works on.
-            phase: What it does.
-            totals: Accounts for what the loop takes.
+            begin: Begins a loop of so many steps.
             batch_size: Samples that are counted for a batch whose size can't be seen.
-            steps: Follows the steps; None for nobody.
         """
         self._batches = batches
-        self._phase = phase
-        self._totals = totals
+        self._begin = begin
         self._batch_size = batch_size
-        self._steps = steps
 
     def __len__(self) -> int:
         """Return the number of batches, for progress bars."""
@@ -188,19 +214,13 @@ class MeasuredLoop(Generic[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         """Hand on the batches."""
-        window = self._totals.begin(self._phase)
-        if self._steps is not None:
-            self._steps.begin_loop(_length(self._batches))
+        loop = self._begin(length_of(self._batches))
         try:
             for batch in self._batches:
-                if self._steps is not None:
-                    self._steps.step()
-                self._totals.count(self._phase, sample_count(batch, self._batch_size))
+                loop.step(sample_count(batch, self._batch_size))
                 yield batch
         finally:
-            if self._steps is not None:
-                self._steps.end_loop()
-            self._totals.end(window)
+            loop.end()
 
 
 def sample_count(batch: Any, otherwise: int) -> int:
@@ -213,7 +233,7 @@ def sample_count(batch: Any, otherwise: int) -> int:
     return int(shape[0]) if isinstance(shape, tuple) and shape else otherwise
 
 
-def _length(batches: Iterable[Any]) -> int | None:
+def length_of(batches: Any) -> int | None:
     """Return the number of batches; None where it can't be known, as of a data set that streams."""
     try:
         return len(batches) if isinstance(batches, Sized) else None

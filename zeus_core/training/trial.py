@@ -19,7 +19,7 @@ from zeus_kfp.zeus_core.training.instrument import Instrument, synchronize_gpu
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.logbook import Logbook
 from zeus_kfp.zeus_core.training.metric import checked_metric
-from zeus_kfp.zeus_core.training.phases import MeasuredLoop
+from zeus_kfp.zeus_core.training.phases import MeasuredLoop, RunningLoop
 from zeus_kfp.zeus_core.training.power import PowerControl
 from zeus_kfp.zeus_core.training.summary import Ending
 from zeus_kfp.zeus_core.training.weights import save_weights
@@ -230,6 +230,21 @@ class Trial:
             self._end(Ending.DIVERGED, str(error))
             raise
 
+    def begin_loop(self, phase: Phase, steps: int | None = None) -> RunningLoop:
+        """Begin a loop whose steps are told one by one, for frameworks that own the loop.
+
+        Args:
+            phase: Training or evaluation.
+            steps: How many steps it has; None if that isn't known.
+
+        Raises:
+            InvalidValueError: If no epoch is under way.
+        """
+        if not self._in_epoch:
+            raise InvalidValueError(f"a loop of {phase.value} belongs inside an epoch of trial.epochs()")
+        follower = self._power if phase is Phase.TRAIN else None
+        return RunningLoop(phase, self._logbook.phases, follower, steps)
+
     def save_model(self, model: Any) -> None:
         """Save the weights of a PyTorch module (its state_dict) to :attr:`model_path`.
 
@@ -312,9 +327,8 @@ class Trial:
                 f"trial.{phase.value}() belongs inside an epoch: for epoch in trial.epochs(): for batch in "
                 f"trial.{phase.value}(loader): …"
             )
-        steps = self._power if phase is Phase.TRAIN else None
         local_size = max(self.batch_size // self._group.size, 1)
-        return MeasuredLoop(batches, phase, self._logbook.phases, local_size, steps)
+        return MeasuredLoop(batches, lambda steps: self.begin_loop(phase, steps), local_size)
 
 
 def _machine(environ: Mapping[str, str]) -> dict[str, Any]:
