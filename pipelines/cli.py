@@ -30,6 +30,18 @@ def demo(
     raise typer.Exit(1 if failed else 0)
 
 
+@app.command()
+def doctor() -> None:
+    """Say what this machine or pod can measure and set, and what to change where it can't."""
+    from rich.console import Console
+
+    from zeus_kfp.pipelines.doctor import Verdict, doctor_table, examine
+
+    findings = examine()
+    Console().print(doctor_table(findings))
+    raise typer.Exit(any(finding.verdict is Verdict.BROKEN for finding in findings))
+
+
 @app.command("compile")
 def compile_command(
     folder: Annotated[Path, typer.Argument(help="Folder that the YAML goes into.")],

@@ -88,6 +88,15 @@ class NvmlDevices:
         """The different models among them."""
         return tuple(dict.fromkeys(gpu.model for gpu in self.gpus if gpu.model))
 
+    @property
+    def driver_version(self) -> str:
+        """The driver's version; "" if it can't be read."""
+        try:
+            return _text(self._nvml.nvmlSystemGetDriverVersion())
+        except self._nvml.NVMLError as error:
+            logger.debug("nvmlSystemGetDriverVersion: %s", error)
+            return ""
+
     def energies_j(self) -> list[float | None]:
         """Return each GPU's energy counter in J, None where it can't be read."""
         return [_thousandth(self._ask("GetTotalEnergyConsumption", gpu)) for gpu in self.gpus]
