@@ -1,12 +1,13 @@
 """Opening and closing a recurrence."""
 
 import importlib
+import shlex
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-from sqlmodel import Session, func, select
+from sqlmodel import Session, col, select
 
+from zeus_kfp.state_store.generators import generator_at, seeded_state
 from zeus_kfp.state_store.learning import load_learnt, price_again, relearn
 from zeus_kfp.state_store.locking import (
     expire_issued,
@@ -55,7 +56,7 @@ def open_recurrence(
     if refusal:
         return OpenedRecurrence(False, refusal, 0, (), "")
     # A job whose sizes are all ruled out has nothing to open for; whatever is drawn here is thrown away.
-    policy.suggest(spec_of(job), load_learnt(session, job), (), np.random.default_rng(0))
+    policy.suggest(spec_of(job), load_learnt(session, job), (), generator_at(job.generator_state))
     return _open(session, job, run_id, now, data_version)
 
 
@@ -68,7 +69,21 @@ def close_recurrence(session: Session, now: datetime, job_id: str, run_id: str) 
         reached = any(t.state == TrialState.REACHED for t in trials_of(session, recurrence))
         recurrence.state = (RecurrenceState.REACHED if reached else RecurrenceState.NOT_REACHED).value
         recurrence.closed_at = now
+        session.flush()
+        _complete(session, job)
     return recurrence_record(recurrence, trials_of(session, recurrence))
+
+
+def _complete(session: Session, job: JobRow) -> None:
+    """Note that a job is complete, once its last recurrence has ended."""
+    if job.num_recurrences and job.recurrence_count >= job.num_recurrences and not _running(session, job):
+        job.phase = JobPhase.COMPLETED.value
+
+
+def _running(session: Session, job: JobRow) -> list[RecurrenceRow]:
+    open_ones = RecurrenceRow.state == RecurrenceState.OPEN.value
+    query = select(RecurrenceRow).where(RecurrenceRow.job_id == job.job_id, open_ones)
+    return list(session.exec(query.order_by(col(RecurrenceRow.number))))
 
 
 def _register(session: Session, now: datetime, spec: JobSpec) -> None:
@@ -80,7 +95,7 @@ def _register(session: Session, now: datetime, spec: JobSpec) -> None:
         "recurrence_count": 0,
         "trial_count": 0,
         "report_count": 0,
-        "generator_state": dict(np.random.default_rng(spec.seed).bit_generator.state),
+        "generator_state": seeded_state(spec.seed),
         "created_at": now,
     }
     # The module of the dialect in use is loaded already; the other's would only cost its import.
@@ -106,7 +121,7 @@ def _take_changes(session: Session, job: JobRow, spec: JobSpec, on_knob_change: 
 
 def _apply(session: Session, job: JobRow, spec: JobSpec, changed: set[str]) -> None:
     if "seed" in changed:
-        job.generator_state = dict(np.random.default_rng(spec.seed).bit_generator.state)
+        job.generator_state = seeded_state(spec.seed)
     if spec.max_power_w:
         job.rated_power_w = spec.max_power_w
     job.generation += bool(changed & MEANING_KNOBS)
@@ -129,16 +144,16 @@ def _why_not(session: Session, job: JobRow) -> str:
         job.phase = JobPhase.COMPLETED.value
         return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"
     job.phase = JobPhase.RUNNING.value
-    query = select(func.count()).select_from(RecurrenceRow)
-    running = session.exec(
-        query.where(RecurrenceRow.job_id == job.job_id, RecurrenceRow.state == RecurrenceState.OPEN.value)
-    ).one()
-    if running >= job.max_concurrent_recurrences:
-        return (
-            f"job {job.job_id} has {running} recurrences running, as many as max_concurrent_recurrences allows: "
-            "this run trains nothing"
-        )
-    return ""
+    running = _running(session, job)
+    if len(running) < job.max_concurrent_recurrences:
+        return ""
+    oldest = running[0]
+    return (
+        f"job {job.job_id} has as many recurrences running as max_concurrent_recurrences allows "
+        f"({job.max_concurrent_recurrences}): this run trains nothing. The oldest is recurrence {oldest.number} of run "
+        f"{oldest.run_id}; if that run is dead, its slot is free from {oldest.lease_expires_at:%Y-%m-%d %H:%M} UTC on, "
+        f"or at once after `zeus-kfp recurrences close {shlex.quote(job.job_id)} {shlex.quote(oldest.run_id)}`"
+    )
 
 
 def _open(session: Session, job: JobRow, run_id: str, now: datetime, data_version: str) -> OpenedRecurrence:

@@ -2,7 +2,7 @@
 
 from sqlmodel import Session, col, select
 
-from zeus_kfp.state_store.locking import find_recurrence, required_recurrence, trials_of
+from zeus_kfp.state_store.locking import required_recurrence, trials_of
 from zeus_kfp.state_store.records import JobRecord, ProfileRecord, RecurrenceRecord, TrialRecord
 from zeus_kfp.state_store.rows import job_record, profile_of, recurrence_record, trial_record
 from zeus_kfp.state_store.tables import JobRow, ProfileRow, RecurrenceRow, TrialRow
@@ -54,9 +54,8 @@ def trials(session: Session, job_id: str, run_id: str | None) -> tuple[TrialReco
 
 def winner(session: Session, job_id: str, run_id: str) -> TrialRecord | None:
     """Return the trial of a run that reached the target."""
-    row = find_recurrence(session, job_id, run_id)
-    if row is None:
-        return None
+    job_row(session, job_id)
+    row = required_recurrence(session, job_id, run_id)
     reached = [t for t in trials_of(session, row) if t.state == TrialState.REACHED]
     return trial_record(reached[0], row) if reached else None
 

@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 from sqlmodel import Session
 
 from zeus_kfp.state_store import opening, reading, trials
-from zeus_kfp.state_store.database import Database, url_from_environment
+from zeus_kfp.state_store.database import PATIENCE_S, Database, url_from_environment
 from zeus_kfp.state_store.learning import load_learnt, rebuilt, relearn
 from zeus_kfp.state_store.locking import locked_job
 from zeus_kfp.state_store.records import JobRecord, OpenedRecurrence, ProfileRecord, RecurrenceRecord, TrialRecord
@@ -41,7 +41,8 @@ class StateStore:
     the other, whatever processes they come from. Each may be repeated: KFP starts a step twice, and the second time
     changes nothing and gives the same answer.
 
-    Transitions: a recurrence is open, then reached, not_reached or expired. A trial is issued, then reached,
+    Transitions: a recurrence is open, then reached, not_reached or expired; one that was given up is reached after all
+    if the report of its success only came late. A trial is issued, then reached,
     not_reached, oom, failed or expired; a report that comes after a trial expired is still taken, once, as evidence.
     A reported trial never changes again, except that its cost is worked out anew when the job's eta_knob or rated
     power is changed with consent.
@@ -54,17 +55,18 @@ class StateStore:
     newer than this code.
     """
 
-    def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now, patience_s: float = PATIENCE_S) -> None:
         """Name the database; it is reached, and its schema made, on first use.
 
         Args:
             url: sqlite:////absolute/path/store.db or postgresql://user:password@host/database.
             clock: Gives the present moment, with a time zone.
+            patience_s: How long an operation waits for others, and tries again after a fault that passes.
 
         Raises:
             InvalidValueError: If the URL is of no supported kind.
         """
-        self._database = Database(url)
+        self._database = Database(url, patience_s)
         self._clock = clock
         self._schema_is_there = False
 
@@ -102,7 +104,7 @@ class StateStore:
 
     def check(self) -> str | None:
         """Return the schema's version, None for a database without one."""
-        return self._database.guarded(lambda: current_version(self._database))
+        return self._database.attempt(lambda: current_version(self._database))
 
     def open_recurrence(
         self, spec: JobSpec, run_id: str, *, on_knob_change: str = "refuse", data_version: str = ""
@@ -186,7 +188,12 @@ class StateStore:
         return self._write(lambda s: relearn(s, locked_job(s, job_id)))
 
     def winner(self, job_id: str, run_id: str) -> TrialRecord | None:
-        """Return the trial of a run that reached the target, None if there is none."""
+        """Return the trial of a run that reached the target, None if there is none.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            UnknownRecurrenceError: If the run opened no recurrence of it.
+        """
         return self._read(lambda s: reading.winner(s, job_id, run_id))
 
     def job(self, job_id: str) -> JobRecord:

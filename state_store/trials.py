@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
 
-import numpy as np
 from sqlmodel import Session, select
 
+from zeus_kfp.state_store.generators import generator_at, state_of
 from zeus_kfp.state_store.learning import WITH_COST, cost_of, learn, load_learnt
 from zeus_kfp.state_store.locking import expire, lease_from, locked_job, reap_trials, required_recurrence, trials_of
 from zeus_kfp.state_store.records import RecurrenceState, TrialRecord
@@ -63,6 +63,7 @@ def report(
         _finish(session, now, job, trial, outcome, digest)
         _keep_profiles(session, trial, profiles)
         _note_missing_data(job, recurrence, outcome)
+        _note_late_success(recurrence, outcome)
         session.flush()
         learn(session, job, trial)
     elif trial.report_digest != digest:
@@ -75,6 +76,7 @@ def report(
 
 def remaining_slots(session: Session, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
     """Return the slots after ``slot`` that a recurrence may still use."""
+    integer("slot", slot, at_least=0)
     recurrence = required_recurrence(session, job_id, run_id)
     job = session.get_one(JobRow, job_id)
     if _has_ended(recurrence, trials_of(session, recurrence)):
@@ -127,16 +129,15 @@ def _ask(session: Session, job: JobRow) -> Suggestion | None:
     """Ask the policy, and keep where its random generator stands."""
     spec = spec_of(job)
     issued = select(TrialRow).where(TrialRow.job_id == job.job_id, TrialRow.state == TrialState.ISSUED.value)
-    in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in session.exec(issued)]
-    bits = np.random.PCG64()
-    bits.state = job.generator_state  # type: ignore[assignment]  # numpy types the very dict that it gave us
+    # One from before a change of target will teach nothing, so that nobody need wait for it.
+    current = issued.where(TrialRow.generation == job.generation)
+    in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in session.exec(current)]
+    generator = generator_at(job.generator_state)
     try:
-        suggestion = policy_named(spec.policy).suggest(
-            spec, load_learnt(session, job), in_flight, np.random.Generator(bits)
-        )
+        suggestion = policy_named(spec.policy).suggest(spec, load_learnt(session, job), in_flight, generator)
     except NoBatchSizeLeftError:
         return None
-    job.generator_state = dict(bits.state)
+    job.generator_state = state_of(generator)
     return suggestion
 
 
@@ -152,7 +153,7 @@ def _finish(session: Session, now: datetime, job: JobRow, trial: TrialRow, outco
     if not job.rated_power_w:
         job.rated_power_w = outcome.max_power_w
     if outcome.state in WITH_COST:
-        if not job.rated_power_w:
+        if not job.rated_power_w and job.eta_knob < 1:
             raise InvalidValueError(
                 f"the rated power of job {job.job_id!r} is not known and the outcome has max_power_w 0: set the job's "
                 "max_power_w (W, summed over the GPUs used)"
@@ -178,6 +179,12 @@ def _note_missing_data(job: JobRow, recurrence: RecurrenceRow, outcome: TrialOut
         recurrence.data_missing = True
         if recurrence.data_epoch.endswith(f"-{job.data_generation}"):
             job.data_generation += 1
+
+
+def _note_late_success(recurrence: RecurrenceRow, outcome: TrialOutcome) -> None:
+    """Let a recurrence that was given up have its winner, where the report only came too late."""
+    if outcome.state is TrialState.REACHED and recurrence.state != RecurrenceState.OPEN:
+        recurrence.state = RecurrenceState.REACHED.value
 
 
 def _digest(outcome: TrialOutcome, profiles: Sequence[Profile]) -> str:
