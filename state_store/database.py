@@ -2,14 +2,17 @@
 
 import logging
 import os
+import random
+import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlmodel import Session
 
 from zeus_kfp.state_store.faults import own_error, passes
 from zeus_kfp.zeus_core.errors import InvalidValueError
@@ -25,6 +28,7 @@ STORE_VARIABLE = "ZEUS_KFP_STORE_URL"
 PATIENCE_S = 30.0
 """How long an operation waits for another process's transaction, and tries again after a fault that passes."""
 
+_SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "ceph", "gluster", "lustre", "gpfs", "virtiofs", "afs")
 _LONGEST_TRANSACTION_MS = 60_000
 _WRITES = "zeus_kfp_writes"
 _CONNECT: dict[str, Any] = {
@@ -114,13 +118,13 @@ class Database:
             return str(self.url.database)
         return f"{self.url.host or self.url.query.get('host', 'localhost')}:{self.url.port or 5432}"
 
-    def write(self, operation: Callable[[Session], T]) -> T:
+    def write(self, operation: Callable[[Connection], T]) -> T:
         """Run ``operation`` in a transaction that writes; the same errors as :meth:`attempt`."""
-        return self.attempt(lambda: self._in_session(operation, write=True))
+        return self.attempt(lambda: self._in_transaction(operation, write=True))
 
-    def read(self, operation: Callable[[Session], T]) -> T:
+    def read(self, operation: Callable[[Connection], T]) -> T:
         """Run ``operation`` in a transaction that only reads, and sees one state of the database."""
-        return self.attempt(lambda: self._in_session(operation, write=False))
+        return self.attempt(lambda: self._in_transaction(operation, write=False))
 
     def attempt(self, work: Callable[[], T]) -> T:
         """Run ``work``; after a fault that passes run it again, for as long as there is patience.
@@ -154,11 +158,9 @@ class Database:
         """Give the connections back."""
         self.engine.dispose()
 
-    def _in_session(self, operation: Callable[[Session], T], *, write: bool) -> T:
-        with self.connection(write=write) as connection, Session(connection, expire_on_commit=False) as session:
-            result = operation(session)
-            session.flush()
-            return result
+    def _in_transaction(self, operation: Callable[[Connection], T], *, write: bool) -> T:
+        with self.connection(write=write) as connection:
+            return operation(connection)
 
     def _retrying(self) -> "Retrying":
         # Imported late: a step that meets no fault does not wait for it.
@@ -174,6 +176,7 @@ class Database:
 
 def _sqlite_engine(url: URL, patience_s: float) -> Engine:
     engine = create_engine(url, connect_args={"timeout": patience_s}, hide_parameters=True)
+    is_local = on_local_file_system(str(url.database))
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
@@ -181,15 +184,63 @@ def _sqlite_engine(url: URL, patience_s: float) -> Engine:
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute("PRAGMA foreign_keys=ON")
-        # A committed trial survives a power cut; the rollback journal works on every file system.
+        # A committed trial survives a power cut.
         cursor.execute("PRAGMA synchronous=FULL")
+        if is_local:
+            _use_write_ahead_log(cursor)
         cursor.close()
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if _writes(connection) else "BEGIN")
+        if _writes(connection):
+            _begin_writing(connection, patience_s)
+        else:
+            connection.exec_driver_sql("BEGIN")
 
     return engine
+
+
+def _begin_writing(connection: Connection, patience_s: float) -> None:
+    """Begin a transaction as the only writer, looking every other millisecond whether nobody else writes.
+
+    SQLite's own waiting slows down to ten looks a second, so that of many writers most would sleep while none writes.
+    """
+    driver: Any = connection.connection.dbapi_connection
+    deadline_s = time.monotonic() + patience_s
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        while time.monotonic() < deadline_s:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not error.sqlite_errorname.startswith("SQLITE_BUSY"):
+                    break
+            time.sleep(random.uniform(0.0005, 0.0025))
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
+    # The fault comes once more, as SQLAlchemy's own.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _use_write_ahead_log(cursor: Any) -> None:
+    # One sync a commit instead of four. The file keeps the mode, so whoever is refused now since another process is
+    # at work needs nothing: the other one sets it.
+    with suppress(sqlite3.OperationalError):
+        cursor.execute("PRAGMA journal_mode=WAL")
+
+
+def on_local_file_system(path: str, mounts: Path = Path("/proc/self/mounts")) -> bool:
+    """Return whether a file lies on a disk of this machine: several machines can't share a write-ahead log."""
+    folder = Path(path).resolve()
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    kinds = {line.split()[1].replace("\\040", " "): line.split()[2] for line in lines}
+    nearest = next((str(parent) for parent in [folder, *folder.parents] if str(parent) in kinds), "/")
+    kind = kinds.get(nearest, "")
+    return not kind.startswith(_SHARED_FILE_SYSTEMS)
 
 
 def _postgresql_engine(url: URL, patience_s: float) -> Engine:
@@ -197,14 +248,15 @@ def _postgresql_engine(url: URL, patience_s: float) -> Engine:
     engine = create_engine(url, hide_parameters=True, connect_args=_CONNECT, pool_size=1)
     lock_timeout_ms = max(int(patience_s * 1000), 1)
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        if _writes(connection):
-            # Whoever stalls while it holds a job's row must not hold up the job's other steps for ever.
-            connection.exec_driver_sql(
-                f"SET LOCAL lock_timeout = {lock_timeout_ms}; "
-                f"SET LOCAL idle_in_transaction_session_timeout = {_LONGEST_TRANSACTION_MS}"
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        # Whoever stalls while it holds a job's row must not hold up the job's other steps for ever.
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SET lock_timeout = {lock_timeout_ms}; "
+                f"SET idle_in_transaction_session_timeout = {_LONGEST_TRANSACTION_MS}"
             )
+        connection.commit()
 
     return engine
 
