@@ -33,6 +33,7 @@ class CpuMeter(EstimateMeter):
 
     estimated = False
     shortest_window_s = 0.05
+    settling_s = 0.01
 
 
 def calibrated_step(time_ms: float) -> Callable[[], None]:

@@ -6,7 +6,7 @@ from zeus_kfp.zeus_core.meters.checked import CheckedMeter
 
 class Scripted:
     estimated, accelerator, accelerator_count, max_power_w, power_limit_w = False, "GPU", 2, 300.0, None
-    shortest_window_s = 1.0
+    shortest_window_s, settling_s = 1.0, 0.2
 
     def __init__(self, name, readings):
         self.name, self.readings, self.is_closed = name, iter(readings), False

@@ -14,6 +14,7 @@ class ScriptedMachine:
 
     name, estimated, accelerator, accelerator_count = "scripted", False, "Test GPU", 2
     shortest_window_s = 0.0
+    settling_s = 0.0
     power_limit_w = 150.0
 
     def __init__(self, max_power_w=200.0):

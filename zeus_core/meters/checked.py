@@ -33,6 +33,7 @@ class CheckedMeter:
         self.max_power_w = first.max_power_w
         self.power_limit_w = first.power_limit_w
         self.shortest_window_s = first.shortest_window_s
+        self.settling_s = first.settling_s
         self.second: Meter = second
         self._first = first
         self._clock = clock

@@ -11,6 +11,7 @@ class FollowingMeter:
     max_power_w = 0.0
     power_limit_w: float | None = None
     shortest_window_s = 0.0
+    settling_s = 0.0
 
     def energy_j(self) -> float | None:
         """Return None."""

@@ -17,6 +17,7 @@ class Meter(Protocol):
         power_limit_w: Power limit in W of each GPU when the meter was opened; None without a GPU, or where
             the GPUs differ.
         shortest_window_s: Time in s between two readings below which their difference can't be trusted.
+        settling_s: Time in s after a change of the power limit until readings show the new power alone.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Meter(Protocol):
     max_power_w: float
     power_limit_w: float | None
     shortest_window_s: float
+    settling_s: float
 
     def energy_j(self) -> float | None:
         """Return the energy in J since some fixed moment, or None if it can't be known now."""

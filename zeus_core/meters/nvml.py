@@ -16,6 +16,7 @@ class CounterMeter:
     estimated = False
     shortest_window_s = 1.0
     """The counter is renewed every 20 to 100 ms, so that a second is off by a tenth at most."""
+    settling_s = 0.2
 
     def __init__(self, devices: NvmlDevices) -> None:
         """Start from devices whose counters can be read."""

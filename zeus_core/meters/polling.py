@@ -32,6 +32,7 @@ class PollingMeter:
     name = "nvml-polling"
     estimated = False
     shortest_window_s = 2.0
+    settling_s = 1.0
     """GPUs since Ampere tell the mean power of the last second."""
 
     def __init__(

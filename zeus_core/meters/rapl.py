@@ -69,6 +69,7 @@ class RaplMeter:
     power_limit_w: float | None = None
     shortest_window_s = 0.1
     """The counters are renewed every millisecond or so."""
+    settling_s = 0.0
 
     def __init__(
         self, zones: list[Zone], *, accelerator: str, core_count: int, max_power_w: float, interval_s: float

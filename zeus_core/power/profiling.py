@@ -36,8 +36,8 @@ class Windows(Protocol):
         """Account for what follows under a part and a limit in W."""
         ...
 
-    def window_time_s(self, power_limit_w: float) -> float:
-        """Return the time in s that the windows of a limit have lasted up to now."""
+    def time_s(self, part: Part, power_limit_w: float) -> float:
+        """Return the time in s that a part of a limit has lasted up to now."""
         ...
 
     def sweep(self) -> Sequence[SweepPoint]:
@@ -62,6 +62,7 @@ class PowerProfiler:
         options: ProfilingOptions,
         *,
         shortest_window_s: float,
+        settling_s: float,
         most_epochs: int,
         say: Callable[[str], None],
         agree: Callable[[float], float] = lambda value: value,
@@ -75,6 +76,7 @@ class PowerProfiler:
             selector: Chooses the best limit.
             options: How many steps are taken.
             shortest_window_s: Time in s below which the meter can't be trusted.
+            settling_s: Time in s until the meter shows the power under a new limit alone.
             most_epochs: Epochs after which profiling ends with what it knows, at least 1.
             say: Gets a line for people when the limit is chosen.
             agree: Returns the value of the first process of a group to all of them.
@@ -84,7 +86,7 @@ class PowerProfiler:
         self._windows = windows
         self._selector = selector
         self._options = options
-        self._shortest_window_s = shortest_window_s
+        self._shortest_s = {Part.WARMUP: settling_s, Part.WINDOW: shortest_window_s}
         self._epochs_left = most_epochs
         self._say = say
         self._agree = agree
@@ -96,7 +98,7 @@ class PowerProfiler:
         self._steps_left = 0
         """Steps until the next edge; below 0 there is none."""
         self._steps_after_pause = 0
-        self._window_steps = 0
+        self._part_steps = 0
         self._epoch_steps: int | None = None
         self._loop_steps = 0
 
@@ -135,24 +137,27 @@ class PowerProfiler:
             self._decide()
 
     def _edge(self) -> None:
-        if self._part is Part.WARMUP:
+        if self._steps_after_pause:
             self._windows.enter(Part.WINDOW, self._standing_w)
-            self._part = Part.WINDOW
-            resumed, self._steps_after_pause = self._steps_after_pause, 0
-            self._steps_left = resumed or self._shrunk(self._options.profile_steps, _FEWEST_STEPS)
-            self._window_steps += self._steps_left if not resumed else 0
+            self._part, self._steps_left, self._steps_after_pause = Part.WINDOW, self._steps_after_pause, 0
         elif missing := self._missing_steps():
             self._steps_left = missing
-            self._window_steps += missing
+            self._part_steps += missing
+        elif self._part is Part.WARMUP:
+            self._enter(Part.WINDOW, self._shrunk(self._options.profile_steps, _FEWEST_STEPS))
         else:
             self._next_limit()
 
+    def _enter(self, part: Part, steps: int) -> None:
+        self._windows.enter(part, self._standing_w)
+        self._part, self._part_steps, self._steps_left = part, steps, steps
+
     def _missing_steps(self) -> int:
-        """Return the steps that the window must go on for until its time can be trusted."""
-        time_s = self._windows.window_time_s(self._standing_w)
-        missing_s = self._shortest_window_s - time_s
-        steps = math.ceil(self._window_steps * missing_s / time_s) if time_s > 0 else self._window_steps
-        return int(self._agree(max(steps, 1) if missing_s > 0 else 0))
+        """Return the steps that a part must go on for until its time is long enough."""
+        time_s, done = self._windows.time_s(self._part, self._standing_w), max(self._part_steps, 1)
+        missing_s = self._shortest_s[self._part] - time_s
+        steps = math.ceil(done * missing_s / time_s) if time_s > 0 else done
+        return int(self._agree(min(max(steps, 1), 100 * done) if missing_s > 0 else 0))
 
     def _next_limit(self) -> None:
         self._index += 1
@@ -165,9 +170,8 @@ class PowerProfiler:
             # The limiter has given up, and said why.
             self._decide()
             return
-        self._standing_w, self._part, self._window_steps = standing_w, Part.WARMUP, 0
-        self._windows.enter(Part.WARMUP, standing_w)
-        self._steps_left = self._shrunk(self._options.warmup_steps, 1)
+        self._standing_w = standing_w
+        self._enter(Part.WARMUP, self._shrunk(self._options.warmup_steps, 1))
         if self._steps_left == 0:
             self._edge()
 

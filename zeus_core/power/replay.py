@@ -42,6 +42,7 @@ class RecordedGpu:
     name = "replay"
     estimated = False
     shortest_window_s = 0.0
+    settling_s = 0.0
     why_not = ""
 
     def __init__(self, sweep: Sequence[SweepPoint], *, count: int = 1, accelerator: str = "recorded GPU") -> None:

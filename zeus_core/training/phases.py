@@ -78,10 +78,10 @@ class PhaseTotals:
         self._keys[Phase.TRAIN] = _Key(Phase.TRAIN, part, power_limit_w)
         self._keys[Phase.EVAL] = _Key(Phase.EVAL, Part.SETTLED, power_limit_w)
 
-    def window_time_s(self, power_limit_w: float) -> float:
-        """Return the time in s that the windows of a limit have lasted up to now."""
+    def time_s(self, part: Part, power_limit_w: float) -> float:
+        """Return the time in s that a part of profiling has lasted under a limit up to now."""
         self._catch_up()
-        return self._spent.get(_Key(Phase.TRAIN, Part.WINDOW, power_limit_w), NOTHING_SPENT).time_s
+        return self._spent.get(_Key(Phase.TRAIN, part, power_limit_w), NOTHING_SPENT).time_s
 
     def sweep(self) -> list[SweepPoint]:
         """Return what a sample takes in training at each limit whose windows can be trusted."""

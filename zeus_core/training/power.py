@@ -139,6 +139,7 @@ class PowerControl:
             parse_selector(self._options.objective, eta_knob=self._plan.eta_knob, max_power_w=max_power_w),
             self._options,
             shortest_window_s=self._meter.shortest_window_s,
+            settling_s=self._meter.settling_s,
             most_epochs=max(self._plan.max_epochs // 2, 1),
             say=self._say,
             agree=self._group.agree,
