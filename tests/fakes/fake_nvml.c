@@ -6,6 +6,7 @@
  *   FAKE_NVML_NAME          model (default: Fake GPU)
  *   FAKE_NVML_ENERGY        "unsupported": no energy counter
  *   FAKE_NVML_POWER         "unsupported": the power can't be read
+ *   FAKE_NVML_UTILISATION   share of time at work in percent; unset: not supported
  *   FAKE_NVML_LIMITS        "unsupported": tells no power limits
  *   FAKE_NVML_SET           "denied": limits need privilege; "unsupported"; "ignored": accepted without effect
  *   FAKE_NVML_NOT_READY     how many calls about power limits answer "not ready" before the first real answer
@@ -248,6 +249,11 @@ API int nvmlDeviceGetPowerUsage(Device *device, unsigned *power_mw) {
     if (says("FAKE_NVML_POWER", device->index, "unsupported")) return NOT_SUPPORTED;
     *power_mw = (unsigned)(power_w(device->index) * 1000);
     return SUCCESS;
+}
+
+API int nvmlDeviceGetUtilizationRates(Device *device, unsigned rates[2]) {
+    rates[0] = (unsigned)number("FAKE_NVML_UTILISATION", device->index, 0), rates[1] = 0;
+    return text("FAKE_NVML_UTILISATION", device->index) ? SUCCESS : NOT_SUPPORTED;
 }
 
 static int about_limits(Device *device) {

@@ -80,6 +80,13 @@ def test_without_a_counter_the_power_is_polled(measure):
     assert 0 < values["readings"][0] < values["readings"][2] < 300 * 10
 
 
+def test_gpus_that_tell_only_how_busy_they_are_are_estimated(measure):
+    unsupported = {"FAKE_NVML_ENERGY": "unsupported", "FAKE_NVML_POWER": "unsupported"}
+    values = measure(FAKE_NVML_GPUS="2", FAKE_NVML_UTILISATION="50", FAKE_NVML_UTILISATION_1="100", **unsupported)
+    assert (values["name"], values["estimated"], values["accelerator_count"]) == ("nvml-utilisation", True, 2)
+    assert 0 < values["readings"][0] < values["readings"][2] < 450 * 10
+
+
 def test_gpus_that_tell_nothing_are_not_taken_for_gpus_without_energy(measure):
     values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_ENERGY="unsupported", FAKE_NVML_POWER="unsupported")
     assert (values["name"], values["estimated"]) == ("estimate", True)

@@ -18,8 +18,8 @@ def open_meter(environ: Mapping[str, str] = os.environ) -> Meter:
     """Open the best meter for the GPUs that this process may use, or for the processors if there are none.
 
     In this order: the energy counter of the NVIDIA GPUs in CUDA_VISIBLE_DEVICES; their power, polled and
-    integrated; RAPL; an estimate from CPU time. GPUs that can't be read are never left to RAPL, which would count as
-    measured what is only a part.
+    integrated; without any GPU, RAPL. Failing these an estimate, from the GPUs' utilisation or from CPU time. GPUs
+    that can't be read are never left to RAPL, which would count as measured what is only a part.
 
     Args:
         environ: Environment variables: CUDA_VISIBLE_DEVICES, ZEUS_KFP_RAPL_FOLDER, ZEUS_KFP_CPU_CORE_POWER_W.

@@ -9,7 +9,7 @@ class Meter(Protocol):
     Once open, a meter never raises: a reading that can't be had is None, never 0.
 
     Attributes:
-        name: How it measures: "nvml", "nvml-polling", "rapl", "estimate" or "replay".
+        name: How it measures: "nvml", "nvml-polling", "nvml-utilisation", "rapl", "estimate" or "replay".
         estimated: Whether its energy is an estimate, not a measurement.
         accelerator: Model of the GPU, or of the CPU where there is none.
         accelerator_count: How many GPUs it sums over; without a GPU, how many CPU cores this process may use.

@@ -1,4 +1,4 @@
-"""Energy of NVIDIA GPUs: their energy counter, or their power integrated over time."""
+"""Energy of NVIDIA GPUs: their energy counter, or their power integrated over time, or an estimate of that."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,6 +50,28 @@ class CounterMeter:
             self._devices.close()
 
 
+class UtilisationSource:
+    """Power as the share of time in which the GPUs are at work, times their rated power: an estimate."""
+
+    def __init__(self, devices: NvmlDevices) -> None:
+        """Start from devices whose rated power is known."""
+        self._devices = devices
+        self.model = devices.model
+        self.count = devices.count
+        self.max_power_w = devices.max_power_w
+        self.power_limit_w = devices.power_limit_w
+
+    def power_w(self) -> float | None:
+        """Return the estimate in W; None if any GPU tells no utilisation."""
+        shares = self._devices.utilisations()
+        known = [share for share in shares if share is not None]
+        return sum(known) * self.max_power_w / self.count if len(known) == self.count else None
+
+    def close(self) -> None:
+        """Close NVML."""
+        self._devices.close()
+
+
 def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | None = None) -> Meter:
     """Open a meter over the GPUs that CUDA would show this process.
 
@@ -65,6 +87,9 @@ def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | Non
         return _checked(devices)
     if devices.power_w() is not None:
         return PollingMeter(devices)
+    guess = UtilisationSource(devices)
+    if devices.max_power_w and guess.power_w() is not None:
+        return PollingMeter(guess, name="nvml-utilisation", estimated=True)
     devices.close()
     raise NvmlUnavailableError(
         f"neither the energy nor the power of {devices.count} x {devices.model} can be read", gpus_left_out=True

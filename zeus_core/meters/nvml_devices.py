@@ -107,6 +107,11 @@ class NvmlDevices:
         known = [power for power in powers if power is not None]
         return sum(known) if len(known) == len(powers) else None
 
+    def utilisations(self) -> list[float | None]:
+        """Return the share of time, 0 to 1, in which each GPU was at work lately; None where it can't be read."""
+        asked = [self._ask("GetUtilizationRates", gpu) for gpu in self.gpus]
+        return [None if rates is None else rates.gpu / 100 for rates in asked]
+
     def limit_w(self, gpu: Gpu) -> float | None:
         """Return the power limit of a GPU in W now; None if it can't be read."""
         return _thousandth(self._ask("GetPowerManagementLimit", gpu)) or None

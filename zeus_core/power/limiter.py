@@ -104,7 +104,9 @@ class GpuLimiter:
             try:
                 self._files[gpu] = FoundFile(path)
             except BlockingIOError:
-                raise LimitRefusedError(f"{holder(path)} sets the power limit of GPU {gpu.index} already") from None
+                raise LimitRefusedError(
+                    f"{holder(path)} sets the power limit of GPU {gpu.index} already: close it first, by trial.close()"
+                ) from None
 
     def _unlock(self) -> None:
         for file in self._files.values():

@@ -5,7 +5,7 @@ from typing import Any
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.profile import Phase
-from zeus_kfp.zeus_core.training.phases import RunningLoop
+from zeus_kfp.zeus_core.training.loops import RunningLoop
 from zeus_kfp.zeus_core.training.trial import Trial
 
 

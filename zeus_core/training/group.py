@@ -129,6 +129,21 @@ def open_group(environ: Mapping[str, str] = os.environ) -> Group:
     return SoleProcess() if size == 1 else TorchGroup(rank=rank, local_rank=local_rank, size=size)
 
 
+def share_of(batch_size: int, group: Group) -> int:
+    """Return the samples of a batch that each process handles.
+
+    Raises:
+        InvalidValueError: If the batch size can't be divided among them.
+    """
+    share, rest = divmod(batch_size, group.size)
+    if rest or not share:
+        raise InvalidValueError(
+            f"a batch of {batch_size} samples can't be divided among {group.size} processes: use batch sizes that are "
+            f"multiples of {group.size}"
+        )
+    return share
+
+
 def own_gpus(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment with CUDA_VISIBLE_DEVICES cut to the GPUs that this machine's processes use.
 

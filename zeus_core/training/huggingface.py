@@ -18,7 +18,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.driver import EpochDriver
-from zeus_kfp.zeus_core.training.phases import length_of
+from zeus_kfp.zeus_core.training.loops import length_of
 from zeus_kfp.zeus_core.training.trial import Trial
 
 

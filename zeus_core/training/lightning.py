@@ -12,7 +12,7 @@ from typing import Any
 
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.driver import EpochDriver
-from zeus_kfp.zeus_core.training.phases import sample_count
+from zeus_kfp.zeus_core.training.loops import sample_count
 from zeus_kfp.zeus_core.training.trial import Trial
 
 # Lightning goes by two names, whose classes are not the same; what the user has imported is what counts.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from zeus_kfp.zeus_core.meters.checked import CheckedMeter
+from zeus_kfp.zeus_core.power import PowerLimiter
 from zeus_kfp.zeus_core.training.assignment import Assignment
 from zeus_kfp.zeus_core.training.group import Group
 from zeus_kfp.zeus_core.training.history import EpochRecord
@@ -22,10 +23,16 @@ class Logbook:
     """
 
     def __init__(
-        self, assignment: Assignment, instrument: Instrument, group: Group, progress: Callable[[str], None] | None
+        self,
+        assignment: Assignment,
+        instrument: Instrument,
+        limiter: PowerLimiter,
+        group: Group,
+        progress: Callable[[str], None] | None,
     ) -> None:
         """Start before the first epoch; ``progress`` gets a line for people after each."""
         self._assignment = assignment
+        self._limiter = limiter
         self._instrument = instrument
         self._group = group
         self._progress = progress
@@ -121,4 +128,7 @@ class Logbook:
             profiles=self.phases.profiles(),
             second_energy_j=self._second_j,
             second_energy_source=self._second.name if self._second else "",
+            power_limiter=self._limiter.name,
+            power_limit_found_w=self._limiter.found_w,
+            power_limit_w=self.phases.power_limit_w,
         ).write(self._assignment.summary_path)

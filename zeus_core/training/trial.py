@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from zeus_kfp.zeus_core.errors import DivergedError, InvalidValueError
-from zeus_kfp.zeus_core.meters import Meter, open_meter
-from zeus_kfp.zeus_core.meters.following import FollowingMeter
-from zeus_kfp.zeus_core.power import ObserveOnly, PowerLimiter, open_limiter
+from zeus_kfp.zeus_core.meters import Meter
+from zeus_kfp.zeus_core.power import ObserveOnly, PowerLimiter
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.assignment import Assignment, read_assignment
-from zeus_kfp.zeus_core.training.group import Group, SoleProcess, open_group, own_gpus
+from zeus_kfp.zeus_core.training.group import Group, SoleProcess, share_of
 from zeus_kfp.zeus_core.training.instrument import Instrument, synchronize_gpu
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.logbook import Logbook
+from zeus_kfp.zeus_core.training.loops import MeasuredLoop, RunningLoop
+from zeus_kfp.zeus_core.training.machine import open_machine
 from zeus_kfp.zeus_core.training.metric import checked_metric
-from zeus_kfp.zeus_core.training.phases import MeasuredLoop, RunningLoop
 from zeus_kfp.zeus_core.training.power import PowerControl
 from zeus_kfp.zeus_core.training.summary import Ending
 from zeus_kfp.zeus_core.training.weights import save_weights
+from zeus_kfp.zeus_core.training.windows import Windows
 
 Batch = TypeVar("Batch")
 
@@ -51,6 +52,7 @@ class Trial:
         checkpoint_dir: Folder for checkpoints of this trial alone; a second attempt at it finds them again.
         arguments: The user's own arguments.
         epoch: Index of the current epoch, from 0; -1 before the first.
+        windows: Energy and time of stretches of code that are given a name.
         metric: Last metric reported; None before the first.
         best_metric: Best metric reported; None before the first.
     """
@@ -91,11 +93,14 @@ class Trial:
         self.best_metric: float | None = None
         self._meter = meter
         self._group = group = group or SoleProcess()
+        limiter = limiter or ObserveOnly()
         told = progress if group.is_leader else None
-        self._logbook = Logbook(assignment, Instrument(meter, clock, synchronize), group, told)
+        instrument = Instrument(meter, clock, synchronize)
+        self.windows = Windows(instrument)
+        self._logbook = Logbook(assignment, instrument, limiter, group, told)
         self._power = PowerControl(
             plan,
-            limiter or ObserveOnly(),
+            limiter,
             meter,
             self._logbook.phases,
             profiling or ProfilingOptions(),
@@ -115,7 +120,7 @@ class Trial:
             InvalidValueError: If this process was not started for one; :meth:`local` makes a trial without
                 any pipeline.
         """
-        return cls(read_assignment(environ), **_machine(environ))
+        return cls(read_assignment(environ), **open_machine(environ))
 
     @classmethod
     def local(
@@ -161,7 +166,7 @@ class Trial:
             arguments=arguments or {},
             directory=directory,
         )
-        return cls(assignment, **_machine(os.environ), progress=_print)
+        return cls(assignment, **open_machine(os.environ), progress=_print)
 
     @property
     def local_batch_size(self) -> int:
@@ -170,13 +175,7 @@ class Trial:
         Raises:
             InvalidValueError: If the batch size can't be divided among them.
         """
-        share, rest = divmod(self.batch_size, self._group.size)
-        if rest or not share:
-            raise InvalidValueError(
-                f"a batch of {self.batch_size} samples can't be divided among {self._group.size} processes: use batch "
-                f"sizes that are multiples of {self._group.size}"
-            )
-        return share
+        return share_of(self.batch_size, self._group)
 
     @property
     def reached(self) -> bool:
@@ -329,19 +328,6 @@ class Trial:
             )
         local_size = max(self.batch_size // self._group.size, 1)
         return MeasuredLoop(batches, lambda steps: self.begin_loop(phase, steps), local_size)
-
-
-def _machine(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return what measures and limits the GPUs of this process, as arguments of a trial."""
-    group = open_group(environ)
-    options = ProfilingOptions.from_environment(environ)
-    environ = own_gpus(environ)
-    return {
-        "group": group,
-        "profiling": options,
-        "meter": open_meter(environ) if group.measures else FollowingMeter(),
-        "limiter": open_limiter(environ, highest_w=options.highest_w) if group.measures else ObserveOnly(),
-    }
 
 
 def _print(line: str) -> None:

@@ -109,6 +109,7 @@ def test_every_limit_is_profiled_and_the_best_stays(bench, eta):
     assert list(rows_of(summary)) == LIMITS_W
     assert bench.gpus.limits_w() == [250]
     assert bench.chosen[0].startswith(f"power limit {best} W chosen, after profiling 7 limits")
+    assert (summary.power_limiter, summary.power_limit_found_w, summary.power_limit_w) == ("nvml", 250, best)
 
 
 def test_rows_tell_power_and_throughput_of_the_measured_steps_alone(bench):
@@ -256,6 +257,7 @@ def test_where_nothing_can_be_set_the_trial_is_measured_all_the_same(bench, capl
     summary = bench.run(plan={"power_limit_w": 175.0})
     assert set(bench.steps) == {250}
     assert list(rows_of(summary)) == [250.0]
+    assert (summary.power_limiter, summary.power_limit_w) == ("observe only", 250)
     assert len(caplog.records) == 1
 
 
