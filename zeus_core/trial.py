@@ -76,6 +76,8 @@ class TrialPlan:
         cost_threshold: Cost in J at which to stop early; None for never.
         max_trial_time_s: Seconds after which the supervisor ends the trial.
         power_limit_w: Best known power limit per GPU in W; None if not profiled.
+        power_limit_accelerator: Model of the GPU that it was profiled on; "" where that doesn't matter. On another
+            model it is profiled anew.
     """
 
     job_id: str
@@ -94,6 +96,7 @@ class TrialPlan:
     cost_threshold: float | None
     max_trial_time_s: float
     power_limit_w: float | None = None
+    power_limit_accelerator: str = ""
 
     def to_json(self) -> str:
         """Return the plan as a JSON object."""

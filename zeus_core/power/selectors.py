@@ -155,6 +155,40 @@ def sweep_of(rows: Iterable[Profile]) -> list[SweepPoint]:
     return sorted(points.values(), key=lambda point: -point.power_limit_w)
 
 
+def best_known_limit_w(
+    rows: Iterable[Profile],
+    *,
+    batch_size: int,
+    accelerator: str,
+    accelerator_count: int,
+    eta_knob: float,
+    max_power_w: float,
+    objective: str = "cost",
+) -> float | None:
+    """Return the best power limit in W that earlier trials have profiled; None if they compared fewer than two.
+
+    Args:
+        rows: Profile rows of a job, oldest first: of several for one limit the last counts.
+        batch_size: Samples of the trial to come.
+        accelerator: Model of its GPUs.
+        accelerator_count: How many of them.
+        eta_knob: Weight of energy in the cost, 0 to 1.
+        max_power_w: Rated power in W over all GPUs; only the cost needs it.
+        objective: What the best limit is, see :func:`parse_selector`.
+
+    Raises:
+        InvalidValueError: If an argument is out of its range.
+    """
+    alike = (batch_size, accelerator, accelerator_count)
+    sweep = sweep_of(
+        row
+        for row in rows
+        if (row.batch_size, row.accelerator, row.accelerator_count) == alike and not row.energy_estimated
+    )
+    selector = parse_selector(objective, eta_knob=eta_knob, max_power_w=max_power_w)
+    return selector.choose(sweep).power_limit_w if len(sweep) > 1 else None
+
+
 _ALLOWED = (
     "the objective of power limits must be cost, energy, time or slowdown:FACTOR with a factor of at least 1, such as "
     "slowdown:1.1; not {!r}"

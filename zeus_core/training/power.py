@@ -88,8 +88,9 @@ class PowerControl:
         self._guard = RestoreAtEnd(self._limiter)
         shared = SharedLimiter(self._limiter, self._group)
         limits_w = self._limits_w(shared.allowed)
-        if self._plan.power_limit_w is not None and shared.allowed is not None:
-            standing_w = shared.set(self._plan.power_limit_w)
+        known_w = self._known_w()
+        if known_w is not None and shared.allowed is not None:
+            standing_w = shared.set(known_w)
             self._totals.enter(Part.SETTLED, standing_w)
             self._say(f"power limit {standing_w or math.nan:g} W set, known from earlier trials")
         elif len(limits_w) > 1 and not self._group.agree(self._meter.estimated):
@@ -122,6 +123,12 @@ class PowerControl:
         if self._guard is not None:
             self._guard.take_back()
             self._guard = None
+
+    def _known_w(self) -> float | None:
+        """Return the limit in W that earlier trials found best on these GPUs; None if there is none."""
+        plan, model = self._plan, self._meter.accelerator
+        is_same_model = self._group.agree(plan.power_limit_accelerator in ("", model))
+        return plan.power_limit_w if is_same_model else None
 
     def _limits_w(self, allowed: LimitRange | None) -> tuple[float, ...]:
         if allowed is None:

@@ -247,6 +247,13 @@ def test_a_plan_that_knows_the_limit_sets_it_from_step_one(bench):
     assert bench.gpus.limits_w() == [250]
 
 
+@pytest.mark.parametrize(("model", "first_w"), [("Fake GPU", 175), ("Other GPU", 250)])
+def test_a_limit_known_of_another_model_is_found_anew(bench, model, first_w):
+    summary = bench.run(plan={"power_limit_w": 175.0, "power_limit_accelerator": model})
+    assert bench.steps[0] == first_w
+    assert len(rows_of(summary)) == (1 if first_w == 175 else 7)
+
+
 def test_a_known_limit_respects_this_card(bench):
     bench.run(plan={"power_limit_w": 60.0})
     assert set(bench.steps) == {100}

@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from zeus_kfp.zeus_core.power.selectors import (
     SweepPoint,
     Time,
     ZeusCost,
+    best_known_limit_w,
     parse_selector,
     sweep_of,
 )
@@ -160,3 +162,24 @@ def row(limit_w, power_w, throughput, phase=Phase.TRAIN):
 def test_a_sweep_is_what_a_sample_takes_in_training():
     rows = [row(100, 80, 10), row(200, 150, 15), row(None, 5, 5), row(150, 1, 1, Phase.EVAL), row(120, 0.0, 0.0)]
     assert sweep_of(rows) == [SweepPoint(200, 10, 1 / 15), SweepPoint(100, 8, 0.1)]
+
+
+OURS = {"batch_size": 32, "accelerator": "GPU", "accelerator_count": 1, "eta_knob": 1.0, "max_power_w": 200.0}
+
+
+@pytest.mark.parametrize(
+    ("rows", "limit_w"),
+    [
+        ([row(200, 150, 15), row(100, 80, 10)], 100),
+        ([row(100, 80, 10), row(200, 150, 15), row(100, 800, 10)], 200),
+        ([row(100, 80, 10)], None),
+        ([row(100, 80, 10), row(100, 70, 10)], None),
+        ([], None),
+        ([row(200, 150, 15), dataclasses.replace(row(100, 80, 10), batch_size=64)], None),
+        ([row(200, 150, 15), dataclasses.replace(row(100, 80, 10), accelerator="Other")], None),
+        ([row(200, 150, 15), dataclasses.replace(row(100, 80, 10), accelerator_count=2)], None),
+        ([row(200, 150, 15), dataclasses.replace(row(100, 80, 10), energy_estimated=True)], None),
+    ],
+)
+def test_what_earlier_trials_found_holds_for_the_same_work_on_the_same_gpus(rows, limit_w):
+    assert best_known_limit_w(rows, **OURS) == limit_w
