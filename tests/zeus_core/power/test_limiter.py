@@ -202,6 +202,25 @@ print("not reached")
     assert fake_gpus.limits_w() == [250]
 
 
+def test_a_handler_that_returns_does_not_leave_half_of_a_limit_behind(fake_gpus, set_and):
+    code = """
+guard.take_back()
+signal.signal(signal.SIGTERM, lambda *_: print("noted"))
+guard = RestoreAtEnd(limiter)
+real = limiter._setter.set_limit
+def interrupted(gpu, power_limit_w):
+    if (gpu.index, power_limit_w) == (1, 120):
+        os.kill(os.getpid(), signal.SIGTERM)
+    real(gpu, power_limit_w)
+limiter._setter.set_limit = interrupted
+limiter.set(120)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    fake_gpus.set(GPUS="2")
+    assert set_and(code) == (-signal.SIGKILL, "noted\n")
+    assert fake_gpus.limits_w() == [250, 250]
+
+
 def test_a_programs_own_handler_still_runs(fake_gpus, set_and):
     code = """
 guard.take_back()

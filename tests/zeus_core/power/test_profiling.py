@@ -106,7 +106,7 @@ def test_every_limit_is_profiled_and_the_best_stays(bench, eta):
     best = cheapest(eta)
     assert bench.steps[:350] == [w for w in LIMITS_W for _ in range(50)]
     assert set(bench.steps[350:]) == {best}
-    assert list(rows_of(summary)) == LIMITS_W
+    assert [row.power_limit_w for row in summary.profiles] == LIMITS_W
     assert bench.gpus.limits_w() == [250]
     assert bench.chosen[0].startswith(f"power limit {best} W chosen, after profiling 7 limits")
     assert (summary.power_limiter, summary.power_limit_found_w, summary.power_limit_w) == ("nvml", 250, best)
@@ -174,6 +174,13 @@ def test_a_window_goes_on_over_epochs_and_not_from_its_start(bench):
     assert len(rows_of(summary)) == 7
     # 0.2 s of warm-up and 1 s of windows at each limit, and a step of warm-up after each pause.
     assert bench.steps.index(225) < 1.3 / (0.002 * step_time(250))
+
+
+def test_each_step_of_a_window_that_an_epoch_cuts_counts_once(bench):
+    # Epochs of 9 steps; a limit takes 1 step of warm-up and 5 of window, and 1 of warm-up where an epoch cuts it.
+    bench.run(steps=9, step_s=1.0, max_epochs=20)
+    assert [bench.steps[:47].count(limit_w) for limit_w in LIMITS_W] == [6, 7, 7, 6, 7, 7, 7]
+    assert bench.steps[47:] == [cheapest(0.5)] * (9 * 20 - 47)
 
 
 def test_a_window_is_never_shorter_than_the_meter_can_be_trusted(bench):
