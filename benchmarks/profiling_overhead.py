@@ -3,9 +3,9 @@
     python benchmarks/profiling_overhead.py [seconds for each measurement]
 
 A step is hashing that takes about 1, 5 or 20 ms. The bare loop and the other take turns every few steps, and their CPU
-time is compared, so that a busy machine slows both alike; the median of several runs counts. The meter reads the CPU time of the process tree, which costs more than NVML
-does; the limiter sets limits in the main memory, so that only the library's own work counts. Aims: at most 1.03 while
-power limits are profiled, and 1.01 afterwards.
+time is compared, so that a busy machine slows both alike; the median of several runs counts. The meter reads the CPU
+time of the process tree, which costs more than NVML does; the limiter sets limits in the main memory, so that only the
+library's own work counts. Aims: at most 1.03 while power limits are profiled, and 1.01 afterwards.
 """
 
 import hashlib
