@@ -35,10 +35,20 @@ def postgresql_uri():
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request, tmp_path):
+def new_store_url(request, tmp_path):
+    """Return a function that makes an empty database and returns its URL."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
+        return lambda: f"sqlite:///{tmp_path / uuid.uuid4().hex}.db"
     uri = request.getfixturevalue("postgresql_uri")
+    return lambda: new_postgresql_database(uri)
+
+
+@pytest.fixture
+def store_url(new_store_url):
+    return new_store_url()
+
+
+def new_postgresql_database(uri):
     name = f"test_{uuid.uuid4().hex}"
     connection = psycopg2.connect(uri)
     connection.autocommit = True
@@ -70,3 +80,14 @@ def clock():
 def store(store_url, clock):
     with StateStore(store_url, clock=clock) as store:
         yield store
+
+
+@pytest.fixture
+def record(request, capsys):
+    """Return a function that prints a figure past pytest's capture."""
+
+    def show(line):
+        with capsys.disabled():
+            print(f"\n{request.node.name}: {line}")
+
+    return show
