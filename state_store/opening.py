@@ -100,8 +100,10 @@ def _take_changes(connection: Connection, job: Row, spec: JobSpec, on_knob_chang
             f"job {job.job_id!r} was registered with other knobs: {shown}. Use another job_id to start a new job, or "
             "pass on_knob_change='accept' to go on with the new ones"
         )
-    columns = knobs_of(spec)
-    put(connection, JOB, job, **{name: columns[name] for name in changes})
+    columns = {name: knobs_of(spec)[name] for name in changes}
+    if "num_recurrences" in changes and job.phase == JobPhase.COMPLETED:
+        columns["phase"] = JobPhase.RUNNING.value
+    put(connection, JOB, job, **columns)
     if learning:
         _apply(connection, job, spec, set(learning))
 
@@ -137,7 +139,10 @@ def _why_not(connection: Connection, job: Row) -> str:
     if _has_had_all(job):
         put(connection, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
         return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"
-    put(connection, JOB, job, phase=JobPhase.RUNNING.value)
+    if job.phase == JobPhase.DELETED:
+        return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
+    if job.phase == JobPhase.COMPLETED:
+        return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
     if running < job.max_concurrent_recurrences:
         return ""
     oldest = oldest_open(connection, job)

@@ -13,6 +13,10 @@ class JobChangedError(ZeusError):
     """A job's knobs differ from those it was registered with."""
 
 
+class JobInUseError(ZeusError):
+    """A job can't be struck out or start over while a recurrence of it is open."""
+
+
 class UnknownJobError(ZeusError, LookupError):
     """No job of that name is in the store."""
 
