@@ -1,8 +1,8 @@
 """The few calls of KFP's API that the client needs: every page, every fault told clearly, reads tried again."""
 
 import json
-from itertools import islice
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import kfp
@@ -23,6 +23,7 @@ class KfpApi:
     """
 
     def __init__(self, client: kfp.Client, *, namespace: str | None, sleep: Callable[[float], None]) -> None:
+        """Take a client that is logged in, a namespace or the client's own, and how to wait between two tries."""
         self._client = client
         self._namespace = namespace or client.get_user_namespace() or None
         self._sleep = sleep
@@ -33,17 +34,23 @@ class KfpApi:
     def pipeline_id(self, name: str) -> str | None:
         """Return the id of the pipeline of a name in this namespace, or None."""
         found = self._all(
-            f"look up the pipeline {name!r}", "pipelines", self._client.list_pipelines,
-            filter=_equal(display_name=name), namespace=self._namespace,
-        )  # fmt: skip
+            f"look up the pipeline {name!r}",
+            "pipelines",
+            self._client.list_pipelines,
+            filter=_equal(display_name=name),
+            namespace=self._namespace,
+        )
         return next((p.pipeline_id for p in found if p.display_name == name), None)
 
     def versions(self, pipeline_id: str) -> Iterator[Any]:
         """Yield a pipeline's versions, the newest first."""
         return self._all(
-            "list the pipeline's versions", "pipeline_versions", self._client.list_pipeline_versions,
-            pipeline_id=pipeline_id, sort_by="created_at desc",
-        )  # fmt: skip
+            "list the pipeline's versions",
+            "pipeline_versions",
+            self._client.list_pipeline_versions,
+            pipeline_id=pipeline_id,
+            sort_by="created_at desc",
+        )
 
     def version(self, pipeline_id: str, version_id: str) -> Any:
         """Return one version of a pipeline."""
@@ -58,9 +65,13 @@ class KfpApi:
     def upload_version(self, path: str, version_name: str, pipeline_id: str, description: str) -> str:
         """Upload a new version of a pipeline and return its id."""
         made = self._once(
-            f"upload the version {version_name!r}", self._client.upload_pipeline_version, path,
-            pipeline_version_name=version_name, pipeline_id=pipeline_id, description=description,
-        )  # fmt: skip
+            f"upload the version {version_name!r}",
+            self._client.upload_pipeline_version,
+            path,
+            pipeline_version_name=version_name,
+            pipeline_id=pipeline_id,
+            description=description,
+        )
         return str(made.pipeline_version_id)
 
     def experiment_id(self, name: str) -> str:
@@ -68,7 +79,9 @@ class KfpApi:
         arguments = {"experiment_name": name, "namespace": self._namespace}
         try:
             found = self._read(f"look up the experiment {name!r}", self._client.get_experiment, **arguments)
-        except ValueError:  # kfp's way to say that there is none
+        except ValueError as error:
+            if not str(error).startswith("No experiment"):
+                raise ClusterRefusedError(f"can't look up the experiment {name!r} at {self.host}: {error}") from error
             what = f"make the experiment {name!r}"
             found = self._once(what, self._client.create_experiment, name, namespace=self._namespace)
         return str(found.experiment_id)
@@ -78,16 +91,23 @@ class KfpApi:
     def recurring_runs(self, name: str | None = None) -> list[Any]:
         """Return the recurring runs, of one name or all."""
         found = self._all(
-            "list the recurring runs", "recurring_runs", self._client.list_recurring_runs,
-            namespace=self._namespace, sort_by="created_at desc",
+            "list the recurring runs",
+            "recurring_runs",
+            self._client.list_recurring_runs,
+            namespace=self._namespace,
+            sort_by="created_at desc",
             filter=_equal(display_name=name) if name is not None else None,
-        )  # fmt: skip
+        )
         return [r for r in found if name is None or r.display_name == name]
 
     def create_recurring_run(self, name: str, **arguments: Any) -> Any:
         """Make a recurring run; see kfp.Client.create_recurring_run."""
         return self._once(
-            f"make the schedule {name!r}", self._client.create_recurring_run, job_name=name, no_catchup=True, **arguments
+            f"make the schedule {name!r}",
+            self._client.create_recurring_run,
+            job_name=name,
+            no_catchup=True,
+            **arguments,
         )
 
     def enable(self, recurring_run_id: str) -> None:
@@ -122,10 +142,14 @@ class KfpApi:
 
     def _runs_of(self, recurring_run_id: str, page_size: int = PAGE, **equal: str) -> Iterator[RunStatus]:
         found = self._all(
-            "list the schedule's runs", "runs", self._client.list_runs, page_size=page_size,
-            namespace=self._namespace, sort_by="created_at desc",
+            "list the schedule's runs",
+            "runs",
+            self._client.list_runs,
+            page_size=page_size,
+            namespace=self._namespace,
+            sort_by="created_at desc",
             filter=_equal(recurring_run_id=recurring_run_id, **equal),
-        )  # fmt: skip
+        )
         return (run_status(run) for run in found if run.recurring_run_id == recurring_run_id)
 
     def create_run(self, name: str, **arguments: Any) -> RunStatus:

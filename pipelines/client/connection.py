@@ -38,17 +38,20 @@ _ARGUMENTS = {
 class _Client(kfp.Client):  # type: ignore[misc]
     """kfp.Client whose first question to the API is limited in time and asked once, not five times in 25 s."""
 
-    _timeout_s = 60
+    def __init__(self, timeout_s: int, **arguments: Any) -> None:
+        self._timeout_s = timeout_s
+        super().__init__(**arguments)
 
     def get_kfp_healthz(self, sleep_duration: int = 5) -> Any:
         limit_requests(self, self._timeout_s)
         return self._healthz_api.healthz_service_get_healthz()
 
 
-def connect(environment: Mapping[str, str] = os.environ, **arguments: Any) -> kfp.Client:
+def connect(timeout_s: int = 60, environment: Mapping[str, str] = os.environ, **arguments: Any) -> kfp.Client:
     """Return a kfp.Client.
 
     Args:
+        timeout_s: Time that a request may take, in s.
         environment: Where arguments that are not given are looked up.
         **arguments: Whatever kfp.Client takes: host, existing_token, cookies, credentials, ….
 
@@ -65,7 +68,8 @@ def connect(environment: Mapping[str, str] = os.environ, **arguments: Any) -> kf
     host = arguments.get("host") or environment.get("KF_PIPELINES_ENDPOINT", "")
     with told_clearly("connect", host), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="kfp")
-        return _Client(**found | {name: value for name, value in arguments.items() if value is not None})
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return _Client(timeout_s, **found | given)
 
 
 def _existing(path: str) -> str:

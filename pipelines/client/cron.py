@@ -110,9 +110,10 @@ class CronExpression:
             raise InvalidValueError(f"a cron expression must be text, not {text!r} ({type(text).__name__})")
         words = text.split()
         _check_shape(text, words)
-        sets = [field.values(word) for field, word in zip(_FIELDS, words, strict=True)]
-        restricted = [not word.startswith(("*", "?")) for word in (words[3], words[5])]
-        expression = cls(" ".join(words), *sets, any_of_days=all(restricted))
+        values = (field.values(word) for field, word in zip(_FIELDS, words, strict=True))
+        seconds, minutes, hours, days, months, weekdays = values
+        any_of_days = not any(part[0] in "*?" for word in (words[3], words[5]) for part in word.split(","))
+        expression = cls(" ".join(words), seconds, minutes, hours, days, months, weekdays, any_of_days)
         if expression.next_after(datetime(2000, 1, 1, tzinfo=UTC)) is None:
             raise InvalidValueError(f"the cron expression {text!r} never fires: no month has such a day")
         return expression

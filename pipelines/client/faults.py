@@ -2,7 +2,6 @@
 
 import functools
 import json
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
@@ -71,19 +70,22 @@ def limit_requests(client: kfp.Client, timeout_s: int) -> None:
     not JSON for an empty answer: a list behind an expired login would look like no schedules at all.
     """
     rest = client._run_api.api_client.rest_client
-    if getattr(rest, "limited", False):
-        return
-    rest.limited = True
-    rest.pool_manager.connection_pool_kw["retries"] = urllib3.Retry(0, redirect=3)
-    rest.request = functools.partial(_limited, rest.request, (min(timeout_s, 10), timeout_s))
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+    if not hasattr(rest, "time_limit_s"):
+        rest.request = functools.partial(_limited, rest, rest.request)
+        rest.pool_manager.connection_pool_kw["retries"] = urllib3.Retry(0, redirect=3)
+    rest.time_limit_s = timeout_s
 
 
-def _limited(request: Callable[P, Any], timeout: tuple[int, int], *args: P.args, **kwargs: P.kwargs) -> Any:
-    kwargs["_request_timeout"] = kwargs.get("_request_timeout") or timeout
-    answer = request(*args, **kwargs)
-    if "json" not in (answer.getheader("Content-Type") or ""):
-        raise kfp_server_api.ApiException(status=answer.status, reason=_NO_JSON)
+def _limited(rest: Any, request: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
+    connect_s = min(rest.time_limit_s, 10)
+    kwargs["_request_timeout"] = kwargs.get("_request_timeout") or (connect_s, rest.time_limit_s)
+    try:
+        answer = request(*args, **kwargs)
+        if "json" not in (answer.getheader("Content-Type") or ""):
+            raise kfp_server_api.ApiException(status=answer.status, reason=_NO_JSON)
+    except kfp_server_api.ApiException as error:
+        error.body = error.body or b""  # the generated client decodes it, be it there or not
+        raise
     return answer
 
 

@@ -51,7 +51,7 @@ class RunStatus:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
-        return _json(asdict(self))
+        return {name: _json(value) for name, value in asdict(self).items()}
 
 
 class Change(StrEnum):
@@ -90,7 +90,7 @@ class ScheduleStatus:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
-        return _json(asdict(self))
+        return {name: _json(value) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Deletion:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
-        return _json(asdict(self))
+        return {name: _json(value) for name, value in asdict(self).items()}
 
 
 def _json(value: Any) -> Any:

@@ -29,6 +29,7 @@ class Schedules:
     """The schedules on a cluster."""
 
     def __init__(self, api: KfpApi, clock: Callable[[], datetime]) -> None:
+        """Take the API and what tells the time."""
         self._api = api
         self._clock = clock
 
@@ -142,7 +143,9 @@ class Schedules:
         """Return a schedule's recurring runs, the one that it is at present first."""
         ours = [(mark, r) for r in self._api.recurring_runs(name) if (mark := _mark(r))]
         if not ours:
-            raise UnknownScheduleError(f"no schedule {name!r} is on the cluster at {self._api.host}: list what there is")
+            raise UnknownScheduleError(
+                f"no schedule {name!r} is on the cluster at {self._api.host}: list what there is"
+            )
         # Two that were made at the same time have the same generation; everybody must take the same for the latest.
         ours.sort(key=lambda pair: (pair[0][0], pair[1].created_at, pair[1].recurring_run_id), reverse=True)
         return [recurring for _, recurring in ours]

@@ -7,6 +7,7 @@ from pathlib import Path
 import kfp
 import pytest
 from fake_kfp import ApiDescription, Books, FakeKfp
+from kfp import compiler
 
 from zeus_kfp.pipelines.client import RecurringTrainingClient
 from zeus_kfp.pipelines.recurring_training import recurring_training
@@ -66,8 +67,10 @@ def client(server, clock):
 
 
 @pytest.fixture(scope="session")
-def pipeline():
-    return recurring_training(train="trainer:train", job_id="digits", max_epochs=7)
+def pipeline(tmp_path_factory):
+    path = tmp_path_factory.mktemp("yaml") / "pipeline.yaml"
+    compiler.Compiler().compile(recurring_training(train="trainer:train", job_id="digits", max_epochs=7), str(path))
+    return path
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def _ended(run: Record) -> bool:
 
 def _spec(package: bytes) -> Record:
     try:
-        spec, *platform = list(yaml.safe_load_all(package))
+        spec, *platform = list(yaml.load_all(package, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         if "root" not in spec:
             raise ValueError("no root")
     except (yaml.YAMLError, ValueError, TypeError) as error:

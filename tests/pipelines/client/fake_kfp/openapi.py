@@ -79,7 +79,9 @@ class ApiDescription:
     def check_response(self, route: Route, status: int, body: Any) -> None:
         """Refuse a response that is not of the operation's type for its status."""
         responses = route.operation["responses"]
-        self._check(f"response {status} of {route.name}", responses.get(str(status), responses["default"])["schema"], body)
+        self._check(
+            f"response {status} of {route.name}", responses.get(str(status), responses["default"])["schema"], body
+        )
 
     def _check(self, what: str, schema: dict[str, Any], body: Any, lenient: bool = False) -> None:
         absolute = json.loads(json.dumps(schema).replace('"#/', '"urn:api#/'))

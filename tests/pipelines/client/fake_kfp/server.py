@@ -164,6 +164,7 @@ class FakeKfp:
     def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # head and body in one packet: apart, the second waits 40 ms for an acknowledgement
 
             def _serve(self) -> None:
                 url = urlsplit(self.path)
