@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from zeus_kfp.pipelines import schedule_commands, submit_commands
+
 app = typer.Typer(
     help="Recurring training that gets cheaper: batch size and power limit learnt across runs.",
     no_args_is_help=True,
@@ -13,6 +15,8 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The store's database.", no_args_is_help=True)
 app.add_typer(database, name="db")
+app.add_typer(submit_commands.app)
+app.add_typer(schedule_commands.app, name="schedule")
 
 
 @app.command()

@@ -166,6 +166,12 @@ class RecurringTrainingClient(RunClient):
             waits_for = self._schedules.delete(name)
         return Deletion(name, waits_for)
 
+    def declared_parameters(self, name: str, pipeline: Any = None) -> Mapping[str, Any]:
+        """Return the parameters that a schedule's pipeline declares, or another pipeline for it, by name."""
+        if pipeline is not None:
+            return PipelinePackage.of(pipeline).declared
+        return self._declared(ScheduleSpec.of_api(self._schedules.current(name)).run)
+
     def run_now(self, name: str, parameters: Mapping[str, Any] | None = None) -> RunStatus:
         """Start one run of a schedule's pipeline now, with its parameters but for those given.
 

@@ -49,6 +49,11 @@ class RunStatus:
         """Whether the run ended well."""
         return self.state == "SUCCEEDED"
 
+    def in_words(self) -> str:
+        """Return it in one line."""
+        steps = f", {self.tasks_done} of {self.tasks_known} steps so far" if self.tasks_known else ""
+        return f"run {self.run_id} ({self.name}): {self.state}{steps}"
+
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
         return {name: _json(value) for name, value in asdict(self).items()}
@@ -87,6 +92,15 @@ class ScheduleStatus:
     last_run: RunStatus | None = None
     retiring: tuple[str, ...] = ()
     change: Change | None = None
+
+    def in_words(self) -> str:
+        """Return it in a few lines."""
+        change = f" ({self.change})" if self.change else ""
+        upcoming = rfc3339(self.next_run) if self.next_run else ("none" if self.enabled else "none while paused")
+        lines = [f"{self.name}{change}: {self.when}", f"next run: {upcoming}"]
+        lines += [f"last run: {self.last_run.in_words()}"] if self.last_run else []
+        lines += [f"replaced, until its run has ended: {old}" for old in self.retiring]
+        return "\n  ".join(lines)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
