@@ -85,7 +85,7 @@ class RecurringTrainingClient(RunClient):
         """Make a new schedule; see create_or_update_schedule.
 
         Raises:
-            ScheduleConflictError: If a schedule of that name is there that is not already this.
+            ScheduleConflictError: If a schedule of that name is there.
         """
         current = self._schedules.find(name)
         if current is None:

@@ -59,7 +59,8 @@ def connect(timeout_s: int = 60, environment: Mapping[str, str] = os.environ, **
         InvalidValueError: If a file that the environment names is missing.
         ClusterError: If the API does not answer, or doesn't let us in.
     """
-    found = {name: environment[variable] for name, variable in _ARGUMENTS.items() if environment.get(variable)}
+    found: dict[str, Any] = {name: environment.get(variable, "").strip() for name, variable in _ARGUMENTS.items()}
+    found = {name: value for name, value in found.items() if value}
     token_file = environment.get("ZEUS_KFP_TOKEN_FILE")
     if token_file and not {"credentials", "existing_token"} & set(arguments):
         found["credentials"] = ServiceAccountTokenVolumeCredentials(path=_existing(token_file))
@@ -68,8 +69,13 @@ def connect(timeout_s: int = 60, environment: Mapping[str, str] = os.environ, **
     host = arguments.get("host") or environment.get("KF_PIPELINES_ENDPOINT", "")
     with told_clearly("connect", host), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="kfp")
-        given = {name: value for name, value in arguments.items() if value is not None}
+        given = {name: _trimmed(value) for name, value in arguments.items() if value is not None}
         return _Client(timeout_s, **found | given)
+
+
+def _trimmed(value: Any) -> Any:
+    """Return text without the line break that a token read from a file brings, and that no HTTP header may hold."""
+    return value.strip() if isinstance(value, str) else value
 
 
 def _existing(path: str) -> str:

@@ -5,6 +5,8 @@
 It is the dialect of the scheduler that KFP is built on, and stricter than most: Sunday is never 7, a range does not
 wrap around, and there is no L, W or #. A five-field expression is not refused by KFP but read with its first field as
 the seconds, so that "0 3 * * *" starts a run at the third minute of every hour; here it is an error.
+
+Times are in UTC, as KFP's controller has them unless its own setting CRON_SCHEDULE_TIMEZONE says otherwise.
 """
 
 from collections.abc import Iterator
@@ -82,7 +84,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class CronExpression:
-    """A checked cron expression; times are in UTC, which is how KFP's controller reads it.
+    """A checked cron expression.
 
     Attributes:
         text: The expression, with single spaces.

@@ -37,18 +37,20 @@ def told_clearly(what: str, host: str) -> Iterator[None]:
 
     Raises:
         ClusterUnavailableError: If there was no answer in time, or one of 429 and 5xx.
-        ClusterAccessError: If it was 401 or 403, or a login page.
+        ClusterAccessError: If it was 401 or 403, or a login page, or a file with a token is not there.
         ClusterRefusedError: If it was any other refusal.
     """
     try:
         yield
     except kfp_server_api.ApiException as error:
         raise _of_answer(what, host, error) from error
-    except (urllib3.exceptions.HTTPError, OSError) as error:
+    except (urllib3.exceptions.HTTPError, ConnectionError, TimeoutError) as error:
         raise ClusterUnavailableError(
             f"can't {what}: {_at(host)} does not answer ({_short(error)}); check the address and the network, and "
             "do it again: whatever was already done is found again"
         ) from error
+    except OSError as error:
+        raise ClusterAccessError(f"can't {what}: a file of kfp's own can't be read: {error}") from error
 
 
 def with_retries(call: Callable[[], T], *, sleep: Callable[[float], None]) -> T:
@@ -81,7 +83,7 @@ def _limited(rest: Any, request: Callable[P, Any], *args: P.args, **kwargs: P.kw
     kwargs["_request_timeout"] = kwargs.get("_request_timeout") or (connect_s, rest.time_limit_s)
     try:
         answer = request(*args, **kwargs)
-        if "json" not in (answer.getheader("Content-Type") or ""):
+        if answer.data.lstrip()[:1] not in (b"", b"{", b"["):
             raise kfp_server_api.ApiException(status=answer.status, reason=_NO_JSON)
     except kfp_server_api.ApiException as error:
         error.body = error.body or b""  # the generated client decodes it, be it there or not
@@ -112,7 +114,9 @@ def _message(error: kfp_server_api.ApiException) -> str:
 
 
 def _at(host: str) -> str:
-    return f"the KFP API at {host or '(no address)'}"
+    scheme, mark, rest = host.rpartition("://")
+    shown = f"{scheme}{mark}{rest.rpartition('@')[2]}"  # an address may hold a password
+    return f"the KFP API at {shown or '(no address: set KF_PIPELINES_ENDPOINT, or give the host)'}"
 
 
 def _short(error: BaseException) -> str:

@@ -182,7 +182,8 @@ class Schedules:
 
 def is_enabled(recurring: Any) -> bool:
     """Whether a recurring run starts runs."""
-    return bool(recurring.status == "ENABLED")
+    told = recurring.status in ("ENABLED", "DISABLED")
+    return bool(recurring.status == "ENABLED" if told else recurring.mode == "ENABLE")
 
 
 def _mark(recurring: Any) -> tuple[int, str] | None:

@@ -85,11 +85,12 @@ class Trigger:
         Raises:
             InvalidValueError: If this library would not have made it.
         """
-        if trigger.cron_schedule is not None:
-            held = trigger.cron_schedule
-            return cls.of(cron=held.cron, start=held.start_time, end=held.end_time)
-        held = trigger.periodic_schedule
-        return cls.of(every=int(held.interval_second), start=held.start_time, end=held.end_time)
+        held = trigger.cron_schedule or trigger.periodic_schedule
+        # A time that was not given may come back as the year 1970.
+        start, end = (t if t and t.year > 1970 else None for t in (held.start_time, held.end_time))
+        if trigger.cron_schedule:
+            return cls.of(cron=held.cron, start=start, end=end)
+        return cls.of(every=int(held.interval_second), start=start, end=end)
 
     @property
     def api_arguments(self) -> dict[str, Any]:

@@ -91,13 +91,19 @@ def test_a_token_is_sent_and_a_wrong_one_is_told(server, clock, monkeypatch, tmp
     server.token = "secret"
     with pytest.raises(ClusterAccessError, match="401 Unauthenticated; log in again"):
         connected(server, clock, existing_token="wrong")
-    assert connected(server, clock, existing_token="secret").list_schedules() == []
+    assert connected(server, clock, existing_token="secret\n").list_schedules() == []
     (tmp_path / "token").write_text("secret")
     monkeypatch.setenv("ZEUS_KFP_TOKEN_FILE", str(tmp_path / "token"))
     assert connected(server, clock).list_schedules() == []
     monkeypatch.setenv("ZEUS_KFP_TOKEN_FILE", str(tmp_path / "gone"))
     with pytest.raises(InvalidValueError, match="gone"):
         connected(server, clock)
+
+
+def test_a_password_in_the_address_is_not_told(clock):
+    with pytest.raises(ClusterUnavailableError, match="the KFP API at http://127.0.0.1:1 ") as raised:
+        RecurringTrainingClient(host="http://me:secret@127.0.0.1:1", sleep=clock.sleep)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "a\0b", "\ud800", 5])

@@ -63,6 +63,10 @@ class FakeKfp:
         self._faults.append(fault)
         return fault
 
+    def forget_faults(self) -> None:
+        """Be sound from now on."""
+        self._faults.clear()
+
     def sent(self, method: str, ending: str) -> list[Any]:
         """Return the bodies of the requests of a method whose path ends so."""
         return [body for verb, path, _, body in self.requests if verb == method and path.endswith(ending)]
