@@ -65,6 +65,17 @@ def test_a_recurring_run_that_may_just_have_started_a_run_is_not_deleted_yet(cli
     assert old.recurring_run_id not in server.books.recurring_runs
 
 
+def test_a_recurring_run_whose_run_ended_just_now_may_have_let_a_waiting_one_in(client, server, clock, pipeline, knobs):
+    old = client.create_or_update_schedule("nightly", pipeline, cron=NIGHTLY, parameters=knobs)
+    run = server.books.tick(old.recurring_run_id)
+    clock.now += timedelta(hours=1)
+    server.books.set_state(run["run_id"], "SUCCEEDED")
+    (kept,) = client.delete("nightly").waits_for
+    assert "may just have started a run" in kept
+    assert client.delete("nightly", timeout_s=150).is_done
+    assert clock.slept == [10] * 12
+
+
 def test_an_old_live_run_behind_hundreds_of_short_ticks_is_seen(client, server, clock, pipeline, knobs):
     old = client.create_or_update_schedule("nightly", pipeline, every="1m", parameters=knobs)
     live = server.books.tick(old.recurring_run_id)
