@@ -14,7 +14,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 database = typer.Typer(help="The store's database.", no_args_is_help=True)
+recurrences = typer.Typer(help="Recurrences: the KFP runs of a job.", no_args_is_help=True)
 app.add_typer(database, name="db")
+app.add_typer(recurrences, name="recurrences")
 app.add_typer(submit_commands.app)
 app.add_typer(schedule_commands.app, name="schedule")
 
@@ -62,6 +64,19 @@ def report(
         page = render_html(ReportData.from_store(store, job))
     output.write_text(page, encoding="utf-8")
     typer.echo(output)
+
+
+@recurrences.command()
+def close(
+    job: Annotated[str, typer.Argument(help="Name of the job.")],
+    run: Annotated[str, typer.Argument(help="The KFP run that opened it.")],
+) -> None:
+    """Close the recurrence of a run that is dead, and free its slot before its lease has passed."""
+    from zeus_kfp.state_store import StateStore
+
+    with StateStore.from_environment() as store:
+        closed = store.close_recurrence(job, run)
+    typer.echo(f"recurrence {closed.number} of {job}: {closed.state} after {closed.trial_count} trials")
 
 
 @database.command()

@@ -20,7 +20,9 @@ def recurrence_table(data: ReportData) -> Table:
     time = Scale.for_time(r.time_s for r in rows)
     estimated = any(row.energy_estimated for row in rows)
     table = Table(
-        box=SIMPLE_HEAD, title=f"Job {data.job.spec.job_id}, default batch size {data.job.spec.default_batch_size}"
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title=f"Job {data.job.spec.job_id}, default batch size {data.job.spec.default_batch_size}",
     )
     columns = ("recur-\nrence", "trials", "batch\nsize", "epochs", f"time\n({time.unit})")
     energy_column = ("estimated\n" if estimated else "") + f"energy ({energy.unit})"

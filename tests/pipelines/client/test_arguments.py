@@ -37,6 +37,8 @@ def declared():
         ({"default_batch_size": 17}, "17 is not among batch_sizes"),
         ({"eta_knob": 1.5}, "eta_knob must be at most 1"),
         ({"seed": 2**60}, "too large"),
+        ({"train_arguments": "[1]"}, "train_arguments"),
+        ({"job_id": "{{$.pipeline_job_uuid}}"}, "which KFP replaces"),
         ({"job_id": 3}, "job_id must be text, not 3"),
         ({"job_id": None}, "job_id must be text, not None"),
     ],
