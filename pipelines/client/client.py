@@ -13,8 +13,8 @@ from zeus_kfp.pipelines.client.schedules import Schedules
 from zeus_kfp.pipelines.client.specs import ScheduleSpec
 from zeus_kfp.pipelines.client.trigger import Trigger
 from zeus_kfp.pipelines.client.uploading import upload
-from zeus_kfp.zeus_core.errors import ScheduleConflictError
-from zeus_kfp.zeus_core.validation import integer, text
+from zeus_kfp.zeus_core.errors import ScheduleConflictError, UnknownScheduleError
+from zeus_kfp.zeus_core.validation import integer, number, text
 
 MOST_CONCURRENT = 10
 """KFP runs no more of one recurring run at a time, and lowers a larger number without a word."""
@@ -77,7 +77,7 @@ class RecurringTrainingClient(RunClient):
         package = PipelinePackage.of(pipeline)
         arguments = checked_arguments(package.declared, parameters or {})
         concurrency = _concurrency(max_concurrency)
-        self._schedules.find(name)
+        self._schedules.find(name)  # a name that is taken is refused before anything is uploaded
         run = self._run_spec(package, arguments, experiment, service_account, pipeline_root)
         return self._put(ScheduleSpec(name, run, trigger, concurrency), paused)
 
@@ -159,11 +159,15 @@ class RecurringTrainingClient(RunClient):
         It starts no more runs from now on. While a recurrence is under way, what belongs to it stays: call again
         later, or give a time to wait.
         """
+        limit_s, poll_s = number("timeout_s", timeout_s, at_least=0), number("poll_s", poll_s, above=0)
         waits_for = self._schedules.delete(name)
         begin_s = self._monotonic()
-        while waits_for and self._monotonic() - begin_s + poll_s <= timeout_s:
+        while waits_for and self._monotonic() - begin_s + poll_s <= limit_s:
             self._sleep(poll_s)
-            waits_for = self._schedules.delete(name)
+            try:
+                waits_for = self._schedules.delete(name)
+            except UnknownScheduleError:  # somebody else deleted the rest
+                waits_for = ()
         return Deletion(name, waits_for)
 
     def declared_parameters(self, name: str, pipeline: Any = None) -> Mapping[str, Any]:

@@ -26,7 +26,6 @@ from zeus_kfp.pipelines.client.faults import limit_requests, told_clearly
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
 _ARGUMENTS = {
-    "namespace": "ZEUS_KFP_NAMESPACE",
     "existing_token": "ZEUS_KFP_TOKEN",
     "cookies": "ZEUS_KFP_COOKIES",
     "ssl_ca_cert": "ZEUS_KFP_CA_CERT",
@@ -69,8 +68,11 @@ def connect(timeout_s: int = 60, environment: Mapping[str, str] = os.environ, **
     host = arguments.get("host") or environment.get("KF_PIPELINES_ENDPOINT", "")
     with told_clearly("connect", host), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="kfp")
-        given = {name: _trimmed(value) for name, value in arguments.items() if value is not None}
-        return _Client(timeout_s, **found | given)
+        given = found | {name: _trimmed(value) for name, value in arguments.items() if value is not None}
+        if not host:
+            # kfp would look for the API itself in this namespace; it is given with each request anyway.
+            given.pop("namespace", None)
+        return _Client(timeout_s, **given)
 
 
 def _trimmed(value: Any) -> Any:

@@ -133,7 +133,11 @@ class CronExpression:
         options = Options()
         options.use_24hour_time_format = True
         options.verbose = True
-        return f"{get_description(self.text, options)} (UTC)"
+        words = get_description(self.text, options)
+        if not self.any_of_days:
+            # Elsewhere "every 2 days" and "Monday" would be either; KFP's scheduler wants both where one is a star.
+            words = words.replace(", or on ", ", and only on ")
+        return f"{words} (UTC)"
 
     def next_after(self, moment: datetime) -> datetime | None:
         """Return the first time after a moment at which it fires, or None if there is none in eight years."""

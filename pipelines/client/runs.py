@@ -1,5 +1,6 @@
 """Runs of a pipeline on a cluster: upload, start, wait."""
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from zeus_kfp.pipelines.client.records import RunStatus, UploadedPipeline
 from zeus_kfp.pipelines.client.specs import RunSpec
 from zeus_kfp.pipelines.client.uploading import upload
 from zeus_kfp.pipelines.client.waiting import wait_for
-from zeus_kfp.zeus_core.validation import integer
+from zeus_kfp.zeus_core.validation import integer, text
 
 EXPERIMENT = "Default"
 
@@ -51,7 +52,8 @@ class RunClient:
         """
         timeout_s = integer("timeout_s", timeout_s, at_least=1, at_most=3600)
         if client is None:
-            client = connect(timeout_s, **arguments | ({"namespace": namespace} if namespace else {}))
+            namespace = namespace or os.environ.get("ZEUS_KFP_NAMESPACE", "").strip() or None
+            client = connect(timeout_s, namespace=namespace, **arguments)
         limit_requests(client, timeout_s)
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
         self._api = KfpApi(client, namespace=namespace, sleep=sleep)
@@ -79,8 +81,8 @@ class RunClient:
         """Start one run of a pipeline, without a schedule; see create_or_update_schedule for the arguments."""
         package = PipelinePackage.of(pipeline)
         arguments = checked_arguments(package.declared, parameters or {})
+        run_name = text("the run's name", run_name or f"{package.name} {self._clock():%Y-%m-%d %H:%M:%S}")
         run = self._run_spec(package, arguments, experiment, service_account, pipeline_root)
-        run_name = run_name or f"{package.name} {self._clock():%Y-%m-%d %H:%M:%S}"
         return self._api.create_run(run_name, **run.api_arguments)
 
     def wait(
@@ -110,6 +112,10 @@ class RunClient:
         service_account: str | None,
         pipeline_root: str | None,
     ) -> RunSpec:
+        experiment = text("the experiment", experiment, at_most=128)
+        for name, value in (("the service account", service_account), ("the pipeline root", pipeline_root)):
+            if value is not None:
+                text(name, value)
         uploaded = upload(self._api, package)
         experiment_id = self._api.experiment_id(experiment)
         ids = (experiment_id, uploaded.pipeline_id, uploaded.version_id)

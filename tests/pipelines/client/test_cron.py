@@ -78,6 +78,8 @@ def test_what_the_scheduler_refuses_or_misreads_is_an_error_that_says_what_to_wr
         ("0 0 3 * * *", "At 03:00, every day (UTC)"),
         ("0  */15 * * * *", "Every 15 minutes, every hour, every day (UTC)"),
         ("0 30 2 * * MON-FRI", "At 02:30, Monday through Friday (UTC)"),
+        ("0 0 0 13 * 5", "At 00:00, on day 13 of the month, or on Friday (UTC)"),
+        ("0 0 0 */2 * 1", "At 00:00, every 2 days, and only on Monday (UTC)"),
     ],
 )
 def test_an_expression_is_told_in_words(text, words):

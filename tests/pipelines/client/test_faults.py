@@ -114,7 +114,17 @@ def test_a_name_that_no_database_keeps_is_refused_before_anything_is_made(client
 
 
 @pytest.mark.parametrize(
-    "options", [{"max_concurrency": 0}, {"max_concurrency": 11}, {"max_concurrency": 2.0}, {"every": 1}, {"cron": "x"}]
+    "options",
+    [
+        {"max_concurrency": 0},
+        {"max_concurrency": 11},
+        {"max_concurrency": 2.0},
+        {"every": 1},
+        {"cron": "x"},
+        {"experiment": ""},
+        {"service_account": ""},
+        {"pipeline_root": 5},
+    ],
 )
 def test_nothing_is_made_of_a_schedule_that_cannot_be(client, server, pipeline, knobs, options):
     options = {"parameters": knobs} | ({} if "cron" in options else {"every": "6h"}) | options
@@ -128,6 +138,14 @@ def test_a_name_of_any_script_is_found_again(client, pipeline, knobs):
     client.create_or_update_schedule(name, pipeline, every="6h", parameters=knobs)
     assert client.create_or_update_schedule(name, pipeline, every="6h", parameters=knobs).change == "unchanged"
     assert [s.name for s in client.list_schedules()] == [name]
+
+
+@pytest.mark.parametrize("options", [{"timeout_s": float("nan")}, {"timeout_s": -1}, {"poll_s": 0}, {"poll_s": "5"}])
+def test_nothing_is_deleted_where_the_wait_cannot_be(client, server, pipeline, knobs, options):
+    made = client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    with pytest.raises(InvalidValueError, match=next(iter(options))):
+        client.delete("nightly", **options)
+    assert server.books.recurring_runs[made.recurring_run_id]["status"] == "ENABLED"
 
 
 def test_waiting_tells_each_change_and_survives_an_outage(client, server, clock, pipeline, knobs):

@@ -66,9 +66,10 @@ def test_a_run_by_hand_has_the_schedules_parameters_but_for_those_given(client, 
     assert server.books.one(server.books.pipelines, "pipeline-1")["name"] == "recurring-training"
 
 
-def test_everything_stays_in_the_namespace_of_a_multi_user_installation(server, clock, pipeline, knobs):
+def test_everything_stays_in_the_namespace_of_a_multi_user_installation(server, clock, pipeline, knobs, monkeypatch):
     server.multi_user = True
-    client = RecurringTrainingClient(host=server.url, namespace="team-a", clock=clock, sleep=clock.sleep)
+    monkeypatch.setenv("ZEUS_KFP_NAMESPACE", "team-a\n")
+    client = RecurringTrainingClient(host=server.url, clock=clock, sleep=clock.sleep)
     client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
     client.list_schedules()
     lists = [(path.rsplit("/", 1)[1], q) for m, path, q, _ in server.requests if m == "GET" and path.count("/") == 3]
@@ -78,3 +79,18 @@ def test_everything_stays_in_the_namespace_of_a_multi_user_installation(server, 
     assert [q for name, q in lists if name != "healthz" and q.get("namespace") != "team-a"] == []
     (experiment,) = server.books.experiments.values()
     assert experiment["namespace"] == "team-a"
+
+
+def test_waiting_tells_how_many_steps_have_ended(client, server, pipeline, knobs):
+    run = client.submit(pipeline, knobs)
+    ended = {"display_name": "open-recurrence", "end_time": "2026-12-01T12:01:00Z"}
+    live = {"display_name": "suggest-batch-size", "end_time": "1970-01-01T00:00:00Z"}
+    server.books.runs[run.run_id]["run_details"] = {"task_details": [ended, live, {"display_name": "train"}]}
+    told = []
+
+    def progress(status):
+        told.append(status.in_words())
+        server.books.set_state(run.run_id, "SUCCEEDED")
+
+    assert client.wait(run.run_id, progress=progress).succeeded
+    assert told[0] == f"run {run.run_id} ({run.name}): PENDING, 1 of 3 steps so far"
