@@ -26,7 +26,8 @@ CLUSTER_HELP = (
 )
 
 Pipeline = Annotated[
-    str, typer.Argument(help="A compiled pipeline's .yaml, or recurring_training or recurring_training_gpu.")
+    str,
+    typer.Argument(help="A compiled .yaml, module:name of a pipeline, recurring_training, or recurring_training_gpu."),
 ]
 Parameters = Annotated[
     list[str] | None,

@@ -1,7 +1,11 @@
 """A compiled pipeline: its name, its content's hash, and the parameters that it declares."""
 
 import hashlib
+import importlib
 import json
+import os
+import re
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -42,12 +46,14 @@ class PipelinePackage:
         """Return the package of a pipeline.
 
         Args:
-            pipeline: A pipeline made with the Python DSL, such as recurring_training() returns; the path of a YAML
-                file; or the name of a pipeline that comes with the library.
+            pipeline: A pipeline made with the Python DSL, such as recurring_training() returns; module:name of one; the
+                path of a YAML file; or the name of a pipeline that comes with the library.
 
         Raises:
-            InvalidValueError: If there is no such file, or it holds no pipeline.
+            InvalidValueError: If there is no such file or module, or it holds no pipeline.
         """
+        if isinstance(pipeline, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", pipeline):
+            pipeline = _imported(*pipeline.split(":"))
         if isinstance(pipeline, str) and pipeline in SHIPPED:
             return cls.of_text(files("zeus_kfp.compiled").joinpath(f"{pipeline}.yaml").read_text("utf-8"), pipeline)
         if isinstance(pipeline, str | Path):
@@ -91,9 +97,22 @@ def declared_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return parameters
 
 
+def _imported(module: str, name: str) -> Any:
+    """Return what a module holds under a name; a module in the working directory is found too."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidValueError(f"the pipeline {module}:{name} can't be found: {error}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+
+
 def _read(path: Path) -> str:
     if path.suffix not in (".yaml", ".yml"):
-        raise InvalidValueError(f"{path} is no .yaml file; the pipelines that come with the library are {SHIPPED}")
+        raise InvalidValueError(
+            f"{path} is no .yaml file and no module:name; those that come with the library are {SHIPPED}"
+        )
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,5 +1,7 @@
 """Arguments are checked against the pipeline before the cluster sees them."""
 
+import sys
+
 import pytest
 
 from zeus_kfp.pipelines.client.arguments import checked_arguments, read_arguments
@@ -93,7 +95,19 @@ def test_a_file_that_holds_no_pipeline_is_refused(tmp_path, content, says):
         PipelinePackage.of(path)
 
 
-@pytest.mark.parametrize("pipeline", ["nowhere.yaml", "recurring", "/etc", 7, None])
+def test_a_pipeline_of_a_module_in_the_working_directory_is_found(tmp_path, monkeypatch):
+    (tmp_path / "my_pipelines.py").write_text(
+        "from zeus_kfp.pipelines.recurring_training import recurring_training\n"
+        "nightly = recurring_training(train='trainer:train', name='mine')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert PipelinePackage.of("my_pipelines:nightly").name == "mine"
+    with pytest.raises(InvalidValueError, match="my_pipelines:hourly can't be found"):
+        PipelinePackage.of("my_pipelines:hourly")
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize("pipeline", ["no_such_module:x", "math:pi", "nowhere.yaml", "recurring", "/etc", 7, None])
 def test_what_is_no_pipeline_is_refused(pipeline):
     with pytest.raises(InvalidValueError, match="pipeline"):
         PipelinePackage.of(pipeline)
