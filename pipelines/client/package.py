@@ -111,7 +111,7 @@ def _imported(module: str, name: str) -> Any:
 def _read(path: Path) -> str:
     if path.suffix not in (".yaml", ".yml"):
         raise InvalidValueError(
-            f"{path} is no .yaml file and no module:name; those that come with the library are {SHIPPED}"
+            f"{path} is no pipeline: no .yaml file, no module:name, and none of the library's own {SHIPPED}"
         )
     try:
         return path.read_text(encoding="utf-8")
