@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
-from zeus_kfp.pipelines import store_commands
+from zeus_kfp.pipelines import schedule_commands, store_commands, submit_commands
 
 app = typer.Typer(
     help="Recurring training that gets cheaper: batch size and power limit learnt across runs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(submit_commands.app)
 for name, commands in {
+    "schedule": schedule_commands.app,
     "jobs": store_commands.jobs,
     "recurrences": store_commands.recurrences,
     "trials": store_commands.trials,
