@@ -6,15 +6,24 @@ from typing import Annotated
 
 import typer
 
+from zeus_kfp.pipelines import schedule_commands, store_commands, submit_commands
+
 app = typer.Typer(
     help="Recurring training that gets cheaper: batch size and power limit learnt across runs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-database = typer.Typer(help="The store's database.", no_args_is_help=True)
-recurrences = typer.Typer(help="Recurrences: the KFP runs of a job.", no_args_is_help=True)
-app.add_typer(database, name="db")
-app.add_typer(recurrences, name="recurrences")
+app.add_typer(submit_commands.app)
+for name, commands in {
+    "schedule": schedule_commands.app,
+    "jobs": store_commands.jobs,
+    "recurrences": store_commands.recurrences,
+    "trials": store_commands.trials,
+    "profiles": store_commands.profiles,
+    "arms": store_commands.arms,
+    "db": store_commands.database,
+}.items():
+    app.add_typer(commands, name=name)
 
 
 @app.command()
@@ -72,29 +81,6 @@ def report(
         page = render_html(ReportData.from_store(store, job))
     output.write_text(page, encoding="utf-8")
     typer.echo(output)
-
-
-@recurrences.command()
-def close(
-    job: Annotated[str, typer.Argument(help="Name of the job.")],
-    run: Annotated[str, typer.Argument(help="The KFP run that opened it.")],
-) -> None:
-    """Close the recurrence of a run that is dead, and free its slot before its lease has passed."""
-    from zeus_kfp.state_store import StateStore
-
-    with StateStore.from_environment() as store:
-        closed = store.close_recurrence(job, run)
-    typer.echo(f"recurrence {closed.number} of {job}: {closed.state} after {closed.trial_count} trials")
-
-
-@database.command()
-def upgrade() -> None:
-    """Make or upgrade the schema of the store that ZEUS_KFP_STORE_URL names."""
-    from zeus_kfp.state_store import StateStore
-
-    with StateStore.from_environment() as store:
-        store.upgrade()
-    typer.echo("the store is up to date")
 
 
 def main() -> None:

@@ -1,10 +1,16 @@
 """Tables for the terminal."""
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from zeus_kfp.components.close_recurrence.report_data import RecurrenceRow, ReportData
 from zeus_kfp.components.close_recurrence.report_format import UNKNOWN, Scale
+
+if TYPE_CHECKING:
+    from zeus_kfp.pipelines.client import ScheduleStatus
 
 
 def recurrence_table(data: ReportData) -> Table:
@@ -40,3 +46,18 @@ def _cells(row: RecurrenceRow, time: Scale, energy: Scale, cost: Scale) -> list[
         UNKNOWN if row.cost_vs_default is None else f"{row.cost_vs_default:.0%}",
         row.state.value,
     ]
+
+
+def schedule_table(schedules: Iterable["ScheduleStatus"]) -> Table:
+    """Return a cluster's schedules with their next and last run."""
+    table = Table(box=SIMPLE_HEAD)
+    for column in ("schedule", "when", "next run (UTC)", "last run", "state"):
+        table.add_column(column)
+    for status in schedules:
+        upcoming = f"{status.next_run:%Y-%m-%d %H:%M}" if status.next_run else UNKNOWN
+        last = UNKNOWN
+        if status.last_run and status.last_run.created_at:
+            last = f"{status.last_run.created_at:%Y-%m-%d %H:%M} {status.last_run.state}"
+        state = ("on" if status.enabled else "paused") + (", replacing" if status.retiring else "")
+        table.add_row(status.name, status.when, upcoming, last, state)
+    return table

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import and_, bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.records import RecurrenceState
@@ -14,11 +14,10 @@ from zeus_kfp.zeus_core.trial import TrialState
 LEASE_MARGIN = timedelta(minutes=10)
 """What a step may take beyond the trial's own time cap: its pod's start, its report."""
 
-_OPEN = (
-    select(RECURRENCE)
-    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
-    .order_by(RECURRENCE.c.number)
-)
+_IS_OPEN = and_(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
+_OLDEST_OPEN = select(RECURRENCE).where(_IS_OPEN).order_by(RECURRENCE.c.number).limit(1)
+_OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(_IS_OPEN)
+_MAYBE_DEAD = select(RECURRENCE).where(_IS_OPEN, RECURRENCE.c.lease_expires_at <= bindparam("now"))
 
 
 def lease_from(now: datetime, job: Row) -> datetime:
@@ -37,9 +36,14 @@ def alive_until(job: Row, recurrence: Row, trials: Iterable[Row]) -> datetime:
     return max(leases)
 
 
-def open_recurrences(connection: Connection, job: Row) -> list[Row]:
-    """Return a job's recurrences that have not ended, oldest first."""
-    return rows(connection, _OPEN, {"job_id": job.job_id})
+def open_count(connection: Connection, job: Row) -> int:
+    """Return how many of a job's recurrences have not ended."""
+    return int(connection.execute(_OPEN_COUNT, {"job_id": job.job_id}).scalar_one())
+
+
+def oldest_open(connection: Connection, job: Row) -> Row:
+    """Return the oldest of a job's recurrences that have not ended; there is one."""
+    return rows(connection, _OLDEST_OPEN, {"job_id": job.job_id})[0]
 
 
 def expire(connection: Connection, trial: Row, now: datetime, reason: str) -> None:
@@ -57,9 +61,7 @@ def reap_trials(connection: Connection, issued: list[Row], now: datetime) -> lis
 
 def reap(connection: Connection, job: Row, now: datetime) -> None:
     """Close the job's recurrences whose lease has passed, with all trials that were left behind."""
-    for recurrence in open_recurrences(connection, job):
-        if recurrence.lease_expires_at > now:
-            continue
+    for recurrence in rows(connection, _MAYBE_DEAD, {"job_id": job.job_id, "now": now}):
         trials = trials_of(connection, recurrence)
         if alive_until(job, recurrence, trials) <= now:
             expire_issued(connection, trials, now, "its recurrence vanished")

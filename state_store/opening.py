@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.generators import generator_at, seeded_state
 from zeus_kfp.state_store.learning import load_learnt, price_again, relearn
-from zeus_kfp.state_store.locking import alive_until, expire_issued, lease_from, open_recurrences, reap
+from zeus_kfp.state_store.locking import alive_until, expire_issued, lease_from, oldest_open, open_count, reap
 from zeus_kfp.state_store.records import JobPhase, OpenedRecurrence, RecurrenceRecord, RecurrenceState
 from zeus_kfp.state_store.rows import knobs_of, recurrence_record, spec_of
 from zeus_kfp.state_store.statements import (
@@ -69,7 +69,7 @@ def close_recurrence(connection: Connection, now: datetime, job_id: str, run_id:
         reached = any(t.state == TrialState.REACHED for t in trials)
         state = (RecurrenceState.REACHED if reached else RecurrenceState.NOT_REACHED).value
         put(connection, RECURRENCE, recurrence, state=state, closed_at=now)
-        if _has_had_all(job) and not open_recurrences(connection, job):
+        if _has_had_all(job) and not open_count(connection, job):
             put(connection, JOB, job, phase=JobPhase.COMPLETED.value)
     return recurrence_record(recurrence, trials)
 
@@ -100,8 +100,10 @@ def _take_changes(connection: Connection, job: Row, spec: JobSpec, on_knob_chang
             f"job {job.job_id!r} was registered with other knobs: {shown}. Use another job_id to start a new job, or "
             "pass on_knob_change='accept' to go on with the new ones"
         )
-    columns = knobs_of(spec)
-    put(connection, JOB, job, **{name: columns[name] for name in changes})
+    columns = {name: knobs_of(spec)[name] for name in changes}
+    if "num_recurrences" in changes and job.phase == JobPhase.COMPLETED:
+        columns["phase"] = JobPhase.RUNNING.value
+    put(connection, JOB, job, **columns)
     if learning:
         _apply(connection, job, spec, set(learning))
 
@@ -133,14 +135,17 @@ def _has_had_all(job: Row) -> bool:
 
 
 def _why_not(connection: Connection, job: Row) -> str:
-    running = open_recurrences(connection, job)
+    running = open_count(connection, job)
     if _has_had_all(job):
         put(connection, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
         return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"
-    put(connection, JOB, job, phase=JobPhase.RUNNING.value)
-    if len(running) < job.max_concurrent_recurrences:
+    if job.phase == JobPhase.DELETED:
+        return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
+    if job.phase == JobPhase.COMPLETED:
+        return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
+    if running < job.max_concurrent_recurrences:
         return ""
-    oldest = running[0]
+    oldest = oldest_open(connection, job)
     lease = alive_until(job, oldest, trials_of(connection, oldest))
     return (
         f"job {job.job_id} has as many recurrences running as max_concurrent_recurrences allows "

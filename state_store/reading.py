@@ -41,8 +41,8 @@ def jobs(
     """Return jobs with their latest recurrence, by name, in one query."""
     latest = and_(RECURRENCE.c.job_id == JOB.c.job_id, RECURRENCE.c.number == JOB.c.recurrence_count)
     query = select(*labelled(JOB), *labelled(RECURRENCE)).select_from(JOB.outerjoin(RECURRENCE, latest))
-    if phase is not None:
-        query = query.where(JOB.c.phase == phase.value)
+    wanted = JOB.c.phase != JobPhase.DELETED.value if phase is None else JOB.c.phase == phase.value
+    query = query.where(wanted)
     if user is not None:
         query = query.where(JOB.c.user == user)
     if since is not None:

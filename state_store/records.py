@@ -14,6 +14,9 @@ class JobPhase(StrEnum):
 
     RUNNING = "running"
     COMPLETED = "completed"
+    """It has had all its recurrences, or somebody ended it."""
+    DELETED = "deleted"
+    """Somebody struck it out; its history is kept, and its name not free."""
 
 
 class RecurrenceState(StrEnum):

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 from sqlalchemy.engine import Connection
 
-from zeus_kfp.state_store import opening, reading, trials
+from zeus_kfp.state_store import managing, opening, reading, trials
 from zeus_kfp.state_store.database import PATIENCE_S, Database, url_from_environment
 from zeus_kfp.state_store.learning import load_learnt, rebuilt, relearn
 from zeus_kfp.state_store.records import (
@@ -192,6 +192,51 @@ class StateStore:
         _check_names(job_id, run_id)
         return self._write(lambda c: opening.close_recurrence(c, self._clock(), job_id, run_id))
 
+    def complete_job(self, job_id: str) -> None:
+        """End a job: later runs of it are granted nothing. Recurrences under way go on.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        self._write(lambda c: managing.set_phase(c, job_id, JobPhase.COMPLETED))
+
+    def reopen_job(self, job_id: str) -> None:
+        """Go on with a job that was completed or deleted.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        self._write(lambda c: managing.set_phase(c, job_id, JobPhase.RUNNING))
+
+    def delete_job(self, job_id: str, *, keep_history: bool = True) -> None:
+        """Strike a job out: it is listed no longer, and later runs of it are granted nothing.
+
+        Args:
+            job_id: The job's name.
+            keep_history: Whether its rows stay, and its name with them.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            JobInUseError: If a recurrence of it is open.
+        """
+        if keep_history:
+            self._write(lambda c: managing.set_phase(c, job_id, JobPhase.DELETED))
+        else:
+            self._write(lambda c: managing.purge(c, job_id))
+
+    def reset_job(self, job_id: str, *, keep_history: bool = True) -> None:
+        """Forget what was learnt of a job, so that it explores anew.
+
+        Args:
+            job_id: The job's name.
+            keep_history: Whether earlier recurrences and trials stay readable; they count no longer.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            JobInUseError: If a recurrence of it is open.
+        """
+        self._write(lambda c: managing.reset(c, job_id, keep_history=keep_history))
+
     def rebuild(self, job_id: str) -> Learnt:
         """Rebuild what was learnt of a job from its trial rows alone, keep that, and return it."""
         return self._write(lambda c: relearn(c, locked_job(c, job_id)))
@@ -219,7 +264,7 @@ class StateStore:
         """Return jobs with their latest recurrence, by name.
 
         Args:
-            phase: Only those in this phase.
+            phase: Only those in this phase; None for all but deleted ones.
             user: Only those of this user.
             since: Only those registered, or last opened, at or after this moment (with a time zone).
         """

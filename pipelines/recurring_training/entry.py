@@ -4,7 +4,7 @@ import ast
 import builtins
 import dis
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -92,13 +92,19 @@ def _check_stands_alone(function: Callable[..., Any], definition: ast.FunctionDe
             f"{_ADVICE}"
         )
     outside = {*function.__code__.co_freevars, *_globals_used(function.__code__), *_names_in_defaults(definition)}
-    # A builtin is there in the pod too, unless the function's module gave its name to something else.
-    missing = sorted(n for n in outside - {name} if n in function.__globals__ or not hasattr(builtins, n))
+    missing = sorted(n for n in outside - {name} if not _is_builtin(n, function.__globals__))
     if missing:
         raise EntryPointError(
             f"{name} uses {', '.join(missing)} from outside; the function is shipped to the training pod by its "
             f"source: import and define what it needs inside it, {_ADVICE}"
         )
+
+
+def _is_builtin(name: str, module_names: Mapping[str, Any]) -> bool:
+    """Whether a name means a builtin, which is there in the pod too, and nothing else of the function's module."""
+    builtin = getattr(builtins, name, None)
+    # A notebook's open is IPython's wrapper of the builtin.
+    return builtin is not None and inspect.unwrap(module_names.get(name, builtin)) is builtin
 
 
 def _names_in_defaults(definition: ast.FunctionDef) -> set[str]:

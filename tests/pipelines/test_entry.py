@@ -50,6 +50,20 @@ def uses_a_builtin_that_its_module_replaced(trial):
     return len(trial)
 
 
+@functools.wraps(open)
+def open(*arguments):  # noqa: A001
+    """What a notebook has for open: IPython's wrapper."""
+
+
+def uses_what_a_notebook_has_for_a_builtin(trial):
+    with open(trial.model_path, "w") as file:
+        file.write("x")
+
+
+def test_a_notebooks_wrapper_of_a_builtin_is_taken_for_the_builtin():
+    assert "open(trial.model_path" in entry_of(uses_what_a_notebook_has_for_a_builtin, "trial").source
+
+
 def has_a_default_from_outside(trial, learning_rate=LEARNING_RATE):
     return learning_rate
 
