@@ -25,6 +25,7 @@ from zeus_kfp.zeus_core.training.local import local_assignment
 STEPS_MS = (1, 5, 20)
 TURNS = 9
 BLOCK = 5
+EMPTY_STEPS = 100_000
 LIMITS_W = (250, 225, 200, 175, 150, 125, 100)
 
 
@@ -59,18 +60,36 @@ def calibrated_step(time_ms: float) -> Callable[[], None]:
 def ratio(batches: Iterable[int], step: Callable[[], None], count: int) -> float:
     """Return the CPU time of a loop over that of a bare one; they take turns every few steps."""
     following = iter(batches)
-    bare_s = followed_s = 0.0
-    for _ in range(count // BLOCK):
+    spent_s = {False: 0.0, True: 0.0}
+    for turn in range(count // BLOCK * 2):
+        # Bare, followed, followed, bare, …: neither always comes first.
+        is_followed = turn % 4 in (1, 2)
         start = time.process_time()
         for _ in range(BLOCK):
+            if is_followed:
+                next(following)
             step()
+        spent_s[is_followed] += time.process_time() - start
+    return spent_s[True] / spent_s[False]
+
+
+def empty_step_us(folder: str) -> float:
+    """Return the CPU time in us that a settled trial adds to a step, by loops of empty steps."""
+    trial, _ = new_trial(folder, ProfilingOptions(warmup_steps=1, profile_steps=1))
+    added = []
+    for epoch in trial.epochs():
+        start = time.process_time()
+        for _ in trial.train(range(EMPTY_STEPS)):
+            pass
         middle = time.process_time()
-        for _ in range(BLOCK):
-            next(following)
-            step()
-        bare_s += middle - start
-        followed_s += time.process_time() - middle
-    return followed_s / bare_s
+        for _ in range(EMPTY_STEPS):
+            pass
+        added += [2 * middle - start - time.process_time()] if epoch else []
+        trial.report_metric(0.0)
+        if epoch == TURNS:
+            break
+    trial.close()
+    return statistics.median(added) / EMPTY_STEPS * 1e6
 
 
 def new_trial(folder: str, options: ProfilingOptions) -> tuple[Trial, RecordedGpu]:
@@ -121,7 +140,9 @@ def main() -> None:
     print(f"{'step':>8}  {'while profiling':>15}  {'afterwards':>10}")
     for step_ms in STEPS_MS:
         profiling, settled = measure(step_ms, time_s)
-        print(f"{step_ms:>5} ms  {profiling:>15.4f}  {settled:>10.4f}")
+        print(f"{step_ms:>5} ms  {profiling:>15.4f}  {settled:>10.4f}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"added to every step: {empty_step_us(folder):.2f} us")
 
 
 if __name__ == "__main__":

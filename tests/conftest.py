@@ -3,24 +3,18 @@
 import ctypes
 import os
 import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
-FAKE_NVML = Path(__file__).parent / "fakes" / "fake_nvml.c"
+from zeus_kfp.pipelines.demo.fake_gpu import build
 
 
 @pytest.fixture(scope="session")
 def fake_nvml_folder(tmp_path_factory):
     """Build the fake NVML; a process finds it with this folder on its LD_LIBRARY_PATH."""
-    compiler = shutil.which("cc")
-    if compiler is None:
+    if shutil.which("cc") is None:
         pytest.skip("no C compiler (cc) to build the fake NVML with")
-    target = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    flags = ["-shared", "-fPIC", "-Wall", "-Werror", f"-Wl,-soname,{target.name}"]
-    subprocess.run([compiler, *flags, "-o", target, FAKE_NVML, "-lm"], check=True)
-    return target.parent
+    return build(tmp_path_factory.mktemp("nvml")).parent
 
 
 @pytest.fixture(autouse=True)
