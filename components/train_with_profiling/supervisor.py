@@ -27,7 +27,6 @@ from zeus_kfp.components.train_with_profiling.outcome import data_missing, has_m
 from zeus_kfp.components.train_with_profiling.watch import Ended, Watch
 from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
 from zeus_kfp.zeus_core.meters import Meter, open_meter
-from zeus_kfp.zeus_core.power import repair_limits
 from zeus_kfp.zeus_core.profile import write_profiles
 from zeus_kfp.zeus_core.training.assignment import Assignment, check_arguments
 from zeus_kfp.zeus_core.training.instrument import Instrument, Spent
@@ -168,9 +167,6 @@ class _Run:
         except EntryPointError:
             self._undo()
             raise
-        finally:
-            # The training process restores what it changed, unless it was killed.
-            repair_limits(environ)
         outcome = self._judged(ended, summary, follower, meter)
         _say(f"trial {plan.number}: {outcome.state.value}: {outcome.reason}")
         return outcome

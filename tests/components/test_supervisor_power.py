@@ -107,6 +107,30 @@ def test_a_trial_that_outlives_its_time_is_repaired_too(fake_gpus, train):
     assert fake_gpus.limits_w() == [250]
 
 
+SUPERVISOR = """
+import sys
+from zeus_kfp.components.train_with_profiling.supervisor import supervise
+from zeus_kfp.zeus_core.trial import TrialPlan
+folder, plan = sys.argv[1:]
+names = ("model_path", "model_uri", "history_path", "profile_path")
+supervise(TrialPlan.from_json(plan), entry_point="user:train", arguments={}, data_path="",
+          **{name: f"{folder}/{name}" for name in names})
+"""
+
+
+def test_a_supervisor_that_must_end_repairs_before_it_does(fake_gpus, tmp_path):
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    (tmp_path / "user.py").write_text(TRAINING.replace("{code}", deaf).replace("STEP", "120"))
+    environ = fake_gpus.environ | {"PYTHONPATH": str(tmp_path)}
+    arguments = [sys.executable, "-c", SUPERVISOR, str(tmp_path), PLAN.to_json()]
+    with subprocess.Popen(arguments, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert any("deaf" in line for line in process.stdout)
+        assert fake_gpus.limits_w() != [250]
+        process.terminate()
+    assert process.returncode == -signal.SIGTERM
+    assert fake_gpus.limits_w() == [250]
+
+
 def test_the_profile_is_an_artifact(fake_gpus, train, tmp_path):
     train("pass")
     rows = read_profiles(tmp_path / "out" / "profile.json")
