@@ -58,7 +58,20 @@ group.connect()
 total = group.total(Spent(100.0, 1.0 + rank))
 group.measures = True
 results = [group.agree(7.0 + rank), total.energy_j, total.time_s, group.total(Spent(100.0, 1.0)).energy_j]
-print(json.dumps(results + [group.total(Spent(None if rank else 1.0, 1.0)).energy_j]))
+results.append(group.total(Spent(None if rank else 1.0, 1.0)).energy_j)
+group.disconnect()
+print(json.dumps(results + [group.agree(5.0 + rank)]))
+"""
+FAIL = """
+import sys
+from torch import distributed
+from zeus_kfp.zeus_core.training import Trial
+distributed.init_process_group("gloo")
+trial = Trial.from_environment()
+for epoch in trial.epochs():
+    trial.report_metric(0.5)
+    if distributed.get_rank() == 0:
+        raise RuntimeError("a bug of the user's")
 """
 
 
@@ -125,8 +138,18 @@ def test_all_processes_follow_the_leaders_limit_at_the_same_step(fake_gpus, assi
 def test_energy_counts_once_and_time_is_the_slowest_ones():
     printed = torchrun(["--no-python", sys.executable, "-c", REDUCE], os.environ)
     results = [json.loads(line) for line in printed.splitlines() if line.startswith("[")]
-    # The leader's value; one machine's energy; the slower time; two machines' energy; unknown energy is unknown.
-    assert results == [[7.0, 100.0, 2.0, 200.0, None]] * 2
+    # The leader's value; one machine's energy; the slower time; two machines' energy; unknown energy is unknown; and
+    # each one's own value once it is on its own.
+    assert sorted(results) == [[7.0, 100.0, 2.0, 200.0, None, own] for own in (5.0, 6.0)]
+
+
+def test_a_leader_that_fails_does_not_wait_for_the_others(assignment, tmp_path):
+    environ = os.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json")}
+    command = [*TORCHRUN, "--no-python", sys.executable, "-c", FAIL]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100)
+    assert done.returncode != 0
+    assert "a bug of the user's" in done.stderr
+    assert Summary.read(tmp_path / "summary.json").epochs == 1
 
 
 def test_without_a_launcher_a_process_trains_alone():

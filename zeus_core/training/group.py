@@ -31,6 +31,10 @@ class Group(Protocol):
         """Be ready to talk; called in every process, when training begins."""
         ...
 
+    def disconnect(self) -> None:
+        """Talk no more: this process may be the only one that has come to its end."""
+        ...
+
     def agree(self, value: float) -> float:
         """Return the leader's value; called in every process, at the same step."""
         ...
@@ -48,6 +52,9 @@ class SoleProcess:
     measures = True
 
     def connect(self) -> None:
+        """Do nothing; there is nobody to talk to."""
+
+    def disconnect(self) -> None:
         """Do nothing; there is nobody to talk to."""
 
     def agree(self, value: float) -> float:
@@ -80,6 +87,10 @@ class TorchGroup:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             self._distributed = distributed
             self._channel = distributed.new_group(backend="gloo")
+
+    def disconnect(self) -> None:
+        """Be on one's own again."""
+        self._distributed = None
 
     def agree(self, value: float) -> float:
         """Return the leader's value."""

@@ -308,6 +308,7 @@ class Trial:
         return (why or "early stop") if self._group.agree(bool(why)) else ""
 
     def _leave_epochs(self, reason: str) -> None:
+        self._group.disconnect()
         # The user's loop may end by break, after an epoch that has reported its metric all the same.
         if self._in_epoch and self._reported is not None:
             self._end_epoch()
