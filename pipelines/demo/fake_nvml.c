@@ -9,6 +9,7 @@
  *   FAKE_NVML_UTILISATION   share of time at work in percent; unset: not supported
  *   FAKE_NVML_LIMITS        "unsupported": tells no power limits
  *   FAKE_NVML_SET           "denied": limits need privilege; "unsupported"; "ignored": accepted without effect
+ *   FAKE_NVML_MIG           "on": divided into parts
  *   FAKE_NVML_NOT_READY     how many calls about power limits answer "not ready" before the first real answer
  *   FAKE_NVML_FAIL_AT       reading of the energy counter (from 1) that fails once
  *   FAKE_NVML_RESET_AT      reading of the energy counter (from 1) at which it restarts at 0
@@ -248,6 +249,11 @@ API int nvmlDeviceGetTotalEnergyConsumption(Device *device, unsigned long long *
 API int nvmlDeviceGetPowerUsage(Device *device, unsigned *power_mw) {
     if (says("FAKE_NVML_POWER", device->index, "unsupported")) return NOT_SUPPORTED;
     *power_mw = (unsigned)(power_w(device->index) * 1000);
+    return SUCCESS;
+}
+
+API int nvmlDeviceGetMigMode(Device *device, unsigned *current, unsigned *pending) {
+    *current = *pending = says("FAKE_NVML_MIG", device->index, "on");
     return SUCCESS;
 }
 

@@ -125,6 +125,11 @@ class NvmlDevices:
         constraints_mw = self._ask("GetPowerManagementLimitConstraints", gpu)
         return (constraints_mw[0] / 1000, constraints_mw[1] / 1000) if constraints_mw else None
 
+    def is_divided(self, gpu: Gpu) -> bool:
+        """Return whether a GPU is divided into parts (MIG), which several users may share."""
+        mode = self._ask("GetMigMode", gpu)
+        return bool(mode and mode[0])
+
     def set_limit(self, gpu: Gpu, power_limit_w: float) -> None:
         """Ask for a power limit in W.
 

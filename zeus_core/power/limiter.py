@@ -1,6 +1,7 @@
 """Set one power limit on all GPUs of a trial; whatever happens, what was found is what stands at the end."""
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ class GpuLimiter:
         self._set_w: tuple[float, ...] = ()
         self._setting = False
         self._ended = False
+        self._process_id = os.getpid()
         self._waiting: Callable[[], None] | None = None
         self._files: dict[Gpu, FoundFile] = {}
         try:
@@ -68,7 +70,7 @@ class GpuLimiter:
         """
         asked_w = self._range.clamped(power_limit_w)
         with self._at_work():
-            if not self._ended and not self._stands_everywhere(asked_w):
+            if not self._ended and self._is_ours() and not self._stands_everywhere(asked_w):
                 try:
                     self._set_all(asked_w)
                 except (LimitRefusedError, OSError) as error:
@@ -83,7 +85,7 @@ class GpuLimiter:
 
     def restore(self) -> None:
         """Put back what was found; a limit that can't be put back is left to whoever repairs it."""
-        if self._ended:
+        if self._ended or not self._is_ours():
             return
         self._ended = True
         with self._at_work():
@@ -92,14 +94,20 @@ class GpuLimiter:
 
     def close(self) -> None:
         """Restore, and free the GPUs for others."""
-        if self._files:
+        if self._files and self._is_ours():
             self.restore()
             self._unlock()
             self._setter.close()
             self._devices.close()
 
+    def _is_ours(self) -> bool:
+        """Return whether this is the process that opened the limiter, not one that it has forked."""
+        return os.getpid() == self._process_id
+
     def _lock(self, folder: Path) -> None:
         for gpu in self._devices.gpus:
+            if self._devices.is_divided(gpu):
+                raise LimitRefusedError(f"GPU {gpu.index} is divided (MIG): its limit would hold for others too")
             path = found_path(folder, gpu.uuid)
             try:
                 self._files[gpu] = FoundFile(path)

@@ -94,6 +94,7 @@ def test_a_sweep_goes_from_the_highest_to_the_lowest_and_not_below(lowest_w, hig
         ({"SET": "denied"}, "NVML refuses to set the power limit of GPU 0: Insufficient Permissions"),
         ({"SET_1": "denied"}, "NVML refuses to set the power limit of GPU 1"),
         ({"SET": "unsupported"}, "Not Supported"),
+        ({"MIG_1": "on"}, "GPU 1 is divided (MIG): its limit would hold for others too"),
         ({"LIMITS": "unsupported"}, "the power limit of GPU 0 can't be read"),
     ],
 )
@@ -232,6 +233,22 @@ guard.take_back()
 os.kill(os.getpid(), signal.SIGTERM)
 """
     assert set_and(code) == (0, "checkpoint saved\nand on it goes\ncheckpoint saved\n")
+
+
+@pytest.mark.parametrize("end", ["sys.exit()", "os.kill(os.getpid(), signal.SIGTERM)", "limiter.set(120)", "1 / 0"])
+def test_a_process_that_training_forks_changes_nothing(fake_gpus, set_and, end):
+    code = f"""
+import pynvml
+child = os.fork()
+if not child:
+    {end}
+    sys.exit()
+os.waitpid(child, 0)
+from zeus_kfp.zeus_core.power import open_limiter as other
+print("standing", limiter.standing_w(), other().why_not)
+"""
+    assert "standing 150.0 another trial of this process" in set_and(code)[1]
+    assert fake_gpus.limits_w() == [250]
 
 
 def test_a_killed_process_is_repaired_by_the_next_limiter(fake_gpus, set_and, caplog):
