@@ -29,6 +29,12 @@ class Part(Enum):
     """The limit isn't being profiled any more, or never was."""
 
 
+_FEWEST = {Part.WARMUP: 1, Part.WINDOW: _FEWEST_STEPS}
+"""Steps of a part, at least, where fewer than asked for are taken."""
+_LONGEST_S = {Part.WARMUP: 5.0, Part.WINDOW: 30.0}
+"""Time in s after which a part has had enough: of steps that take many seconds, fewer will do."""
+
+
 class Windows(Protocol):
     """Where what the steps take is accounted for."""
 
@@ -99,6 +105,8 @@ class PowerProfiler:
         """Steps until the next edge; below 0 there is none."""
         self._steps_after_pause = 0
         self._part_steps = 0
+        self._step_s = 0.0
+        """Time in s of a step in the part before; 0 if there was none."""
         self._epoch_steps: int | None = None
         self._loop_steps = 0
 
@@ -144,17 +152,19 @@ class PowerProfiler:
             self._steps_left = missing
             self._part_steps += missing
         elif self._part is Part.WARMUP:
-            self._enter(Part.WINDOW, self._shrunk(self._options.profile_steps, _FEWEST_STEPS))
+            self._enter(Part.WINDOW, self._options.profile_steps)
         else:
             self._next_limit()
 
     def _enter(self, part: Part, steps: int) -> None:
         self._windows.enter(part, self._standing_w)
-        self._part, self._part_steps, self._steps_left = part, steps, steps
+        self._part = part
+        self._part_steps = self._steps_left = int(self._agree(self._fewer(part, steps)))
 
     def _missing_steps(self) -> int:
         """Return the steps that a part must go on for until its time is long enough."""
         time_s, done = self._windows.time_s(self._part, self._standing_w), max(self._part_steps, 1)
+        self._step_s = time_s / done
         missing_s = self._shortest_s[self._part] - time_s
         steps = math.ceil(done * missing_s / time_s) if time_s > 0 else done
         return int(self._agree(min(max(steps, 1), 100 * done) if missing_s > 0 else 0))
@@ -171,16 +181,19 @@ class PowerProfiler:
             self._decide()
             return
         self._standing_w = standing_w
-        self._enter(Part.WARMUP, self._shrunk(self._options.warmup_steps, 1))
+        self._enter(Part.WARMUP, self._options.warmup_steps)
         if self._steps_left == 0:
             self._edge()
 
-    def _shrunk(self, steps: int, fewest: int) -> int:
-        """Return steps, or fewer where the steps of all limits would not fit into an epoch."""
+    def _fewer(self, part: Part, steps: int) -> int:
+        """Return steps, or fewer where they would take too long, or those of all limits would not fit into an epoch."""
+        wanted = steps
         all_steps = len(self._limits_w) * (self._options.warmup_steps + self._options.profile_steps)
-        if self._epoch_steps is None or self._epoch_steps >= all_steps:
-            return steps
-        return min(steps, max(fewest, steps * self._epoch_steps // all_steps))
+        if self._epoch_steps is not None and self._epoch_steps < all_steps:
+            wanted = steps * self._epoch_steps // all_steps
+        if self._step_s > 0:
+            wanted = min(wanted, math.ceil(_LONGEST_S[part] / self._step_s))
+        return min(steps, max(wanted, _FEWEST[part]))
 
     def _is_long(self) -> bool:
         return self._epoch_steps is None or self._epoch_steps > _FEWEST_STEPS

@@ -190,6 +190,13 @@ def test_a_window_is_never_shorter_than_the_meter_can_be_trusted(bench):
     assert all(1.2 <= time_s < 1.3 for time_s in at)
 
 
+def test_steps_of_many_seconds_need_fewer_of_them(bench):
+    bench.run(steps=400, step_s=10.0, max_epochs=1)
+    # 10 steps of warm-up, since nothing is known before, and from then on 5 s of warm-up and 30 s of window.
+    assert [bench.steps[:51].count(w) for w in LIMITS_W] == [15, 6, 6, 6, 6, 6, 6]
+    assert set(bench.steps[51:]) == {cheapest(0.5)}
+
+
 def test_a_trial_too_short_for_all_limits_decides_with_what_it_knows(bench):
     summary = bench.run(steps=100, step_s=0.01, max_epochs=4)
     known = rows_of(summary)
