@@ -39,6 +39,9 @@ As = Annotated[Format, typer.Option("--format", "-f", help="A table for people, 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 WithHistory = Annotated[bool, typer.Option("--with-history", help="Remove its recurrences and trials too, for good.")]
 
+PATIENCE_S = 5.0
+"""People wait less long than a step of a pipeline does."""
+
 _SPANS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -66,7 +69,7 @@ def moment(since: str | None, now: datetime) -> datetime | None:
 def _store() -> "Iterator[StateStore]":
     from zeus_kfp.state_store import StateStore
 
-    with StateStore.from_environment() as store:
+    with StateStore.from_environment(patience_s=PATIENCE_S) as store:
         yield store
 
 

@@ -80,13 +80,17 @@ class StateStore:
         self._schema_is_there = False
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
+    def from_environment(cls, environ: Mapping[str, str] = os.environ, *, patience_s: float = PATIENCE_S) -> Self:
         """Return the store that ZEUS_KFP_STORE_URL names.
+
+        Args:
+            environ: Environment variables.
+            patience_s: How long an operation waits for others, and tries again after a fault that passes.
 
         Raises:
             InvalidValueError: If the variable is not set or no supported URL.
         """
-        return cls(url_from_environment(environ))
+        return cls(url_from_environment(environ), patience_s=patience_s)
 
     def __repr__(self) -> str:
         """Show where the store is, without its password."""
