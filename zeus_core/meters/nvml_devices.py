@@ -125,6 +125,10 @@ class NvmlDevices:
         constraints_mw = self._ask("GetPowerManagementLimitConstraints", gpu)
         return (constraints_mw[0] / 1000, constraints_mw[1] / 1000) if constraints_mw else None
 
+    def process_ids(self, gpu: Gpu) -> list[int]:
+        """Return the processes that compute on a GPU; none where they can't be known."""
+        return [process.pid for process in self._ask("GetComputeRunningProcesses", gpu) or ()]
+
     def is_divided(self, gpu: Gpu) -> bool:
         """Return whether a GPU is divided into parts (MIG), which several users may share."""
         mode = self._ask("GetMigMode", gpu)

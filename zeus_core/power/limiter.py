@@ -9,6 +9,7 @@ from pathlib import Path
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlDevices
 from zeus_kfp.zeus_core.power.found import FoundFile, found_path, holder
 from zeus_kfp.zeus_core.power.interface import LimitRange, Setter, common_range
+from zeus_kfp.zeus_core.power.neighbours import neighbours
 from zeus_kfp.zeus_core.power.repair import is_same, put_back
 
 logger = logging.getLogger(__name__)
@@ -106,8 +107,7 @@ class GpuLimiter:
 
     def _lock(self, folder: Path) -> None:
         for gpu in self._devices.gpus:
-            if self._devices.is_divided(gpu):
-                raise LimitRefusedError(f"GPU {gpu.index} is divided (MIG): its limit would hold for others too")
+            self._check_alone(gpu)
             path = found_path(folder, gpu.uuid)
             try:
                 self._files[gpu] = FoundFile(path)
@@ -115,6 +115,17 @@ class GpuLimiter:
                 raise LimitRefusedError(
                     f"{holder(path)} sets the power limit of GPU {gpu.index} already: close it first, by trial.close()"
                 ) from None
+
+    def _check_alone(self, gpu: Gpu) -> None:
+        """Refuse a GPU whose limit would hold for others too."""
+        if self._devices.is_divided(gpu):
+            raise LimitRefusedError(f"GPU {gpu.index} is divided (MIG): its limit would hold for others too")
+        others = neighbours(self._devices.process_ids(gpu))
+        if others:
+            raise LimitRefusedError(
+                f"process {others[0]} works on GPU {gpu.index}, and its limit would hold for that too: name GPUs of "
+                "your own in CUDA_VISIBLE_DEVICES"
+            )
 
     def _unlock(self) -> None:
         for file in self._files.values():

@@ -162,6 +162,23 @@ def test_after_it_is_restored_nothing_is_set(fake_gpus):
     assert fake_gpus.limits_w() == [250]
 
 
+@pytest.mark.parametrize(("other_session", "name"), [(True, "observe only"), (False, "nvml")])
+def test_a_gpu_that_someone_else_works_on_is_left_alone(fake_gpus, other_session, name):
+    with subprocess.Popen(["sleep", "60"], start_new_session=other_session) as process:
+        fake_gpus.set(GPUS="2", PROCESS_1=str(process.pid))
+        limiter = open_limiter()
+        process.kill()
+    assert limiter.name == name
+    assert (f"process {process.pid} works on GPU 1" in limiter.why_not) is other_session
+    limiter.close()
+
+
+def test_a_process_that_cannot_be_seen_from_here_is_no_neighbour(fake_gpus):
+    fake_gpus.set(PROCESS=str(2**22 + 1))
+    with closing(open_limiter()) as limiter:
+        assert limiter.name == "nvml"
+
+
 def test_two_trials_do_not_fight_over_a_gpu(fake_gpus):
     with closing(open_limiter()) as first:
         first.set(150)
