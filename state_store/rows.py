@@ -3,9 +3,17 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from zeus_kfp.state_store.records import JobPhase, JobRecord, RecurrenceRecord, RecurrenceState, TrialRecord
+from zeus_kfp.state_store.records import (
+    DriftRecord,
+    JobPhase,
+    JobRecord,
+    RecurrenceRecord,
+    RecurrenceState,
+    TrialRecord,
+)
 from zeus_kfp.state_store.statements import Row
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt
@@ -46,7 +54,21 @@ def job_record(row: Row) -> JobRecord:
         recurrence_count=row.recurrence_count,
         trial_count=row.trial_count,
         created_at=row.created_at,
+        next_due_at=next_due_at(row),
     )
+
+
+def next_due_at(row: Row) -> datetime | None:
+    """Return when a job's period has passed; None where it has none, or none has begun."""
+    if not row.period_s or row.period_began_at is None:
+        return None
+    began_at: datetime = row.period_began_at
+    return began_at + timedelta(seconds=row.period_s)
+
+
+def drift_record(row: Row) -> DriftRecord:
+    """Return a drift."""
+    return DriftRecord(**{f.name: getattr(row, f.name) for f in fields(DriftRecord)})
 
 
 def trial_record(row: Row, recurrence: Row) -> TrialRecord:
@@ -79,6 +101,7 @@ def recurrence_record(row: Row, trials: Sequence[Row]) -> RecurrenceRecord:
         energy_estimated=any(t.energy_estimated for t in trials),
         opened_at=row.opened_at,
         closed_at=row.closed_at,
+        why=row.why,
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.drifting import note_cost_drift
+from zeus_kfp.state_store.epochs import data_gone
 from zeus_kfp.state_store.generators import generator_at, state_of
 from zeus_kfp.state_store.learning import WITH_COST, cost_of, learn, load_learnt
 from zeus_kfp.state_store.locking import expire, lease_from, reap_trials
@@ -63,7 +65,7 @@ def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slo
     for earlier in trials:
         if earlier.state == TrialState.ISSUED and earlier.slot < slot:
             expire(connection, earlier, now, "the recurrence went on without its report")
-    issued = reap_trials(connection, issued, now)
+    issued = reap_trials(connection, job, issued, now)
     if _has_ended(recurrence, trials) or slot > job.max_retries:
         return None
     return _issue(connection, now, job, recurrence, slot, issued)
@@ -92,6 +94,7 @@ def report(
         changes |= _note_in_recurrence(connection, job, recurrence, outcome)
         changes |= learn(connection, job, trials, trial)
         put(connection, JOB, job, **changes)
+        note_cost_drift(connection, now, job, trial)
     elif trial.report_digest != digest:
         raise ConflictingReportError(
             f"trial {trial.number} of job {job_id!r} has already reported {trial.state!r}; another outcome "
@@ -181,13 +184,12 @@ def _keep_profiles(connection: Connection, trial: Row, profiles: Sequence[Profil
 
 def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outcome: TrialOutcome) -> dict[str, Any]:
     """Complete a recurrence's row, and return what changes in its job's."""
-    of_job = {}
+    of_job: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     if outcome.data_missing and not recurrence.data_missing:
         # The next recurrence gets a new data epoch, so that it preprocesses again; once a recurrence.
         changes["data_missing"] = True
-        if recurrence.data_epoch.endswith(f"-{job.data_generation}"):
-            of_job["data_generation"] = job.data_generation + 1
+        of_job = data_gone(job, recurrence)
     if outcome.state is TrialState.REACHED and recurrence.state != RecurrenceState.OPEN:
         # It was given up, and the report of its success only came late.
         changes["state"] = RecurrenceState.REACHED.value

@@ -10,6 +10,8 @@ from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.validation import MAX_INTEGER, MAX_POWER_W, integer, integral, number, text
 
 MAX_BATCH_SIZES = 256
+MAX_CONCURRENT_RECURRENCES = 1000
+MIN_PERIOD_S = 60.0
 
 
 class LearningRateRule(StrEnum):
@@ -45,6 +47,12 @@ class JobSpec:
         max_retries: Trials that one recurrence may spend.
         num_recurrences: Recurrences after which the job is complete; 0 means without end.
         max_concurrent_recurrences: Recurrences of this job that may run at the same time.
+        max_concurrent_recurrences_per_user: Recurrences of all jobs of ``user`` that may run at the same time for this
+            job to start another; 0 means no cap.
+        period_s: Seconds that pass between the starts of two recurrences, unless drift is signalled; 0 lets every
+            run of the pipeline start one.
+        preprocess_every: Recurrences after which the data is preprocessed again; 1 does so in each, 0 only when the
+            data changes.
         max_trial_time_s: Seconds after which a trial is ended by its supervisor.
         policy: Name of the batch-size policy.
         num_pruning_rounds: Rounds of the pruning walk that comes before Thompson sampling.
@@ -72,6 +80,9 @@ class JobSpec:
     max_retries: int = 5
     num_recurrences: int = 0
     max_concurrent_recurrences: int = 1
+    max_concurrent_recurrences_per_user: int = 0
+    period_s: float = 0.0
+    preprocess_every: int = 0
     max_trial_time_s: float = 86_400.0
     policy: str = "zeus"
     num_pruning_rounds: int = 2
@@ -103,6 +114,8 @@ class JobSpec:
         put(self, "beta_knob", number("beta_knob", self.beta_knob, above=1, finite=False))
         put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0, at_most=MAX_POWER_W))
         put(self, "max_trial_time_s", number("max_trial_time_s", self.max_trial_time_s, above=0, at_most=1e9))
+        put(self, "period_s", _checked_period_s(self.period_s))
+        put(self, "max_concurrent_recurrences", _checked_concurrency(self.max_concurrent_recurrences))
         put(self, "prior_mean", number("prior_mean", self.prior_mean))
         put(self, "prior_precision", number("prior_precision", self.prior_precision, at_least=0))
         for name, low, high in _INTEGER_RANGES:
@@ -132,12 +145,34 @@ _INTEGER_RANGES = (
     ("max_epochs", 1, 10**9),
     ("max_retries", 1, 1000),
     ("num_recurrences", 0, 10**9),
-    ("max_concurrent_recurrences", 1, 1000),
+    ("max_concurrent_recurrences_per_user", 0, 10**9),
+    ("preprocess_every", 0, 10**9),
     ("num_pruning_rounds", 0, 100),
     ("num_explorations", 1, 100),
     ("window_size", 0, 10_000),
     ("seed", 0, 2**53 - 1),
 )
+
+
+def _checked_period_s(value: Any) -> float:
+    period_s = number("period_s", value, at_least=0, at_most=1e9)
+    if 0 < period_s < MIN_PERIOD_S:
+        raise InvalidValueError(
+            f"period_s must be 0 or at least {MIN_PERIOD_S:g} s, not {value!r}: each start costs some seven pods, and "
+            "runs would pile up faster than they end. 0 starts a recurrence with every run of the pipeline"
+        )
+    return period_s
+
+
+def _checked_concurrency(value: Any) -> int:
+    recurrences = integer("max_concurrent_recurrences", value)
+    if not 1 <= recurrences <= MAX_CONCURRENT_RECURRENCES:
+        raise InvalidValueError(
+            f"max_concurrent_recurrences must be at least 1 and at most {MAX_CONCURRENT_RECURRENCES}, not "
+            f"{recurrences}: each recurrence holds an accelerator, and without a cap a job whose runs take longer than "
+            "its period starts more and more of them"
+        )
+    return recurrences
 
 
 def _checked_rule(value: Any) -> LearningRateRule:
