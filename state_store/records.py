@@ -126,6 +126,9 @@ class TrialRecord:
     accelerator: str
     accelerator_count: int
     node: str
+    power_limiter: str
+    power_limit_found_w: float | None
+    power_limit_w: float | None
     attempts: int
     model_uri: str
     issued_at: datetime

@@ -105,8 +105,10 @@ def recurrence_record(row: Row, trials: Sequence[Row]) -> RecurrenceRecord:
     )
 
 
-def plan_of(job: Row, spec: JobSpec, recurrence: Row, slot: int, number: int, suggestion: Suggestion) -> TrialPlan:
-    """Return what the training side is told of a trial."""
+def plan_of(
+    job: Row, spec: JobSpec, recurrence: Row, arm: Row | None, slot: int, number: int, suggestion: Suggestion
+) -> TrialPlan:
+    """Return what the training side is told of a trial; ``arm`` is that of its batch size, if there is one."""
     return TrialPlan(
         job_id=spec.job_id,
         run_id=recurrence.run_id,
@@ -123,6 +125,9 @@ def plan_of(job: Row, spec: JobSpec, recurrence: Row, slot: int, number: int, su
         max_power_w=job.rated_power_w,
         cost_threshold=suggestion.cost_threshold,
         max_trial_time_s=spec.max_trial_time_s,
+        power_limit_w=None if arm is None else arm.power_limit_w,
+        power_limit_accelerator="" if arm is None else arm.power_limit_accelerator,
+        power_objective=spec.power_objective,
     )
 
 

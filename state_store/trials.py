@@ -12,14 +12,16 @@ from sqlalchemy.engine import Connection
 from zeus_kfp.state_store.drifting import note_cost_drift
 from zeus_kfp.state_store.epochs import data_gone
 from zeus_kfp.state_store.generators import generator_at, state_of
-from zeus_kfp.state_store.learning import WITH_COST, cost_of, learn, load_learnt
+from zeus_kfp.state_store.learning import WITH_COST, cost_of, learn
 from zeus_kfp.state_store.locking import expire, lease_from, reap_trials
+from zeus_kfp.state_store.power_limits import learn_limit
 from zeus_kfp.state_store.records import RecurrenceState, TrialRecord
-from zeus_kfp.state_store.rows import plan_of, spec_of, trial_record
+from zeus_kfp.state_store.rows import learnt_of, plan_of, spec_of, trial_record
 from zeus_kfp.state_store.statements import (
     Row,
     add,
     add_all,
+    arms_of,
     find_job,
     locked_job,
     put,
@@ -46,6 +48,7 @@ _BEFORE_REPORT: dict[str, Any] = {
     "accelerator": "",
     "accelerator_count": 0,
     "node": "",
+    "power_limiter": "",
     "attempts": 0,
     "model_uri": "",
     "data_missing": False,
@@ -94,6 +97,7 @@ def report(
         changes |= _note_in_recurrence(connection, job, recurrence, outcome)
         changes |= learn(connection, job, trials, trial)
         put(connection, JOB, job, **changes)
+        learn_limit(connection, job, spec_of(job), profiles)
         note_cost_drift(connection, now, job, trial)
     elif trial.report_digest != digest:
         raise ConflictingReportError(
@@ -125,14 +129,14 @@ def _issue(
     spec = spec_of(job)
     # One from before a change of target will teach nothing, so that nobody need wait for it.
     in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in issued if t.generation == job.generation]
-    generator = generator_at(job.generator_state)
+    arms, generator = arms_of(connection, job), generator_at(job.generator_state)
     try:
-        suggestion = policy_named(spec.policy).suggest(spec, load_learnt(connection, job), in_flight, generator)
+        suggestion = policy_named(spec.policy).suggest(spec, learnt_of(job, arms.values()), in_flight, generator)
     except NoBatchSizeLeftError:
         return None
     number = job.trial_count + 1
     put(connection, JOB, job, trial_count=number, generator_state=state_of(generator))
-    plan = plan_of(job, spec, recurrence, slot, number, suggestion)
+    plan = plan_of(job, spec, recurrence, arms.get(suggestion.batch_size), slot, number, suggestion)
     values = asdict(suggestion) | {
         "job_id": job.job_id,
         "recurrence_id": recurrence.id,
@@ -140,6 +144,7 @@ def _issue(
         "slot": slot,
         "generation": job.generation,
         "purpose": suggestion.purpose.value,
+        "power_limit_w": plan.power_limit_w,
         # Kept as it was handed out: whoever asks again trains by the same plan, whatever was learnt since.
         "plan": plan.to_json(),
         "state": TrialState.ISSUED.value,
