@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.power.selectors import parse_selector
+from zeus_kfp.zeus_core.power.selectors import checked_objective
 from zeus_kfp.zeus_core.validation import integer, number
 
 _PREFIX = "ZEUS_KFP_POWER_"
@@ -24,7 +24,7 @@ class ProfilingOptions:
         step_w: Distance in W between two limits.
         lowest_w: Lowest limit to try in W; None for the lowest that the GPU takes.
         highest_w: Highest limit to try in W; None for the one found, which may be the machine's own cap.
-        objective: What the best limit is: "cost", "energy", "time", or "slowdown:1.1".
+        objective: What the best limit is: "cost", "energy", "time", or "slowdown:1.1"; "" as the trial's plan says.
     """
 
     warmup_steps: int = 10
@@ -32,7 +32,7 @@ class ProfilingOptions:
     step_w: float = 25.0
     lowest_w: float | None = None
     highest_w: float | None = None
-    objective: str = "cost"
+    objective: str = ""
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -48,7 +48,8 @@ class ProfilingOptions:
                 number(name, getattr(self, name), above=0)
         if self.lowest_w is not None and self.highest_w is not None and self.lowest_w > self.highest_w:
             raise InvalidValueError(f"lowest_w {self.lowest_w:g} must not be above highest_w {self.highest_w:g}")
-        parse_selector(self.objective, eta_knob=0.5, max_power_w=1.0)
+        if self.objective:
+            checked_objective(self.objective)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:

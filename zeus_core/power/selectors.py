@@ -141,6 +141,16 @@ def parse_selector(objective: str, *, eta_knob: float, max_power_w: float) -> Se
     return Energy() if name == "energy" else Time()
 
 
+def checked_objective(objective: str) -> str:
+    """Return an objective that names a selector.
+
+    Raises:
+        InvalidValueError: If it names none.
+    """
+    parse_selector(objective, eta_knob=0.5, max_power_w=1.0)
+    return objective
+
+
 def sweep_of(rows: Iterable[Profile]) -> list[SweepPoint]:
     """Return a sweep over training rows of one batch size: what one sample takes at each limit; the last row counts."""
     points = {
@@ -190,7 +200,7 @@ def best_known_limit_w(
 
 
 _ALLOWED = (
-    "the objective of power limits must be cost, energy, time or slowdown:FACTOR with a factor of at least 1, such as "
+    "power_objective must be cost, energy, time or slowdown:FACTOR with a factor of at least 1, such as "
     "slowdown:1.1; not {!r}"
 )
 

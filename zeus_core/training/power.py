@@ -127,8 +127,12 @@ class PowerControl:
     def _known_w(self) -> float | None:
         """Return the limit in W that earlier trials found best on these GPUs; None if there is none."""
         plan, model = self._plan, self._meter.accelerator
-        is_same_model = self._group.agree(plan.power_limit_accelerator in ("", model))
-        return plan.power_limit_w if is_same_model else None
+        is_alike = plan.power_limit_accelerator in ("", model) and self._objective == plan.power_objective
+        return plan.power_limit_w if self._group.agree(is_alike) else None
+
+    @property
+    def _objective(self) -> str:
+        return self._options.objective or self._plan.power_objective
 
     def _limits_w(self, allowed: LimitRange | None) -> tuple[float, ...]:
         if allowed is None:
@@ -143,7 +147,7 @@ class PowerControl:
             limiter,
             limits_w,
             self._totals,
-            parse_selector(self._options.objective, eta_knob=self._plan.eta_knob, max_power_w=max_power_w),
+            parse_selector(self._objective, eta_knob=self._plan.eta_knob, max_power_w=max_power_w),
             self._options,
             shortest_window_s=self._meter.shortest_window_s,
             settling_s=self._meter.settling_s,
