@@ -3,20 +3,22 @@
 The cost of a trial is the number of epochs to the target times the cost of an epoch. Over u = log2(b / b0), octaves
 from the default batch size b0, both logarithms are smooth and nearly convex:
 
-    f(u) = ln epochs      flat while larger batches are as good a sample of the gradient, then rising towards
-                          ln 2 an octave beyond the critical batch size [1]
-    g(u) = ln epoch cost  falling by ln 2 an octave while the accelerator is half idle, then flat
+    f(u) = ln epochs        flat while a larger batch averages the gradient's noise as well, then rising towards
+                            ln 2 an octave beyond the critical batch size [1]
+    g(u) = ln epoch cost    falling by up to ln 2 an octave while the accelerator is half idle, then flat
 
-Each is a Gaussian process: a parabola with normal coefficients plus a smooth remainder,
+Each is a Gaussian process: a parabola with normal coefficients plus a rough remainder,
 
-    f(u) = a + s u + c u² / 2 + r(u),    r ~ GP(0, q² exp(-(u - u')² / 2 l²))
+    f(u) = a + s u + c u² / 2 + r(u),    r ~ GP(0, q² exp(-|u - u'| / l))
 
-whose prior means say "nearly convex, no slope known", in units in which every job looks alike. Where a job's
-epochs are not known the two can't be told apart, and ln cost = f + g is modelled with the sum of both priors.
+whose means say "no slope known, bent upwards" in units in which every job looks alike. The remainder's kernel is
+that of Brownian motion at short range, so that a truth with kinks or ripples is not smoothed away. Where the
+epochs of a job's trials are not known, ln cost = f + g is modelled with the sum of both priors.
 
-Trials that reached the target observe f as the mean of ln(epochs), with the job's noise over their number; the
-noise's variance is pooled over all sizes with a weak prior. The cost of an epoch is known after one trial. A trial
-that was given up is censored evidence: f lies above the logarithm of the epochs that it had.
+Trials that reached the target observe f as the mean of ln epochs, with the noise's variance over their number; that
+variance is pooled over all sizes with a weak prior. The cost of an epoch is known after one trial. A trial that was
+given up is censored evidence: f lies above the logarithm of the epochs that it had. How often trials of a size are
+given up is counted besides, since some sizes reach the target by luck only.
 
 References:
     [1] McCandlish, Kaplan, Amodei, "An Empirical Model of Large-Batch Training", 2018.
@@ -36,121 +38,144 @@ from zeus_kfp.zeus_core.policies.bayes.gaussian import Array, Normal
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """A parabola with normal coefficients plus a smooth remainder, over octaves from the default batch size.
+    """A parabola with normal coefficients plus a rough remainder, over octaves from the default batch size.
 
     Attributes:
-        level_deviation: Standard deviation of the value at the default batch size.
-        slope: Mean and standard deviation of the slope there, per octave.
+        slope: Mean and standard deviation of the slope at the default, per octave.
         curvature: Mean and standard deviation of the second derivative, per octave squared.
-        remainder_deviation: Standard deviation of the smooth remainder.
+        remainder_deviation: Standard deviation of the remainder.
         remainder_length: Octaves over which the remainder stays alike.
     """
 
-    level_deviation: float
     slope: tuple[float, float]
     curvature: tuple[float, float]
     remainder_deviation: float
     remainder_length: float
 
     def normal(self, octaves: Array, level: float) -> Normal:
-        """Return the prior belief at ``octaves`` (shape (n,)), ``level`` being its mean at the default."""
+        """Return the belief at ``octaves`` (shape (n,)) before any evidence, ``level`` being the mean at 0."""
         bend = octaves**2 / 2
-        distance = (octaves[:, None] - octaves[None, :]) / self.remainder_length
+        distance = np.abs(octaves[:, None] - octaves[None, :]) / self.remainder_length
         covariance = (
-            self.level_deviation**2
+            LEVEL_DEVIATION**2
             + self.slope[1] ** 2 * np.outer(octaves, octaves)
             + self.curvature[1] ** 2 * np.outer(bend, bend)
-            + self.remainder_deviation**2 * np.exp(-(distance**2) / 2)
+            + self.remainder_deviation**2 * np.exp(-distance)
         )
         return Normal(level + self.slope[0] * octaves + self.curvature[0] * bend, covariance)
 
 
 LEVEL_DEVIATION = 3.0
-EPOCHS_PRIOR = Prior(LEVEL_DEVIATION, (0.15, 0.3), (0.08, 0.08), 0.2, 2.0)
-EPOCH_COST_PRIOR = Prior(LEVEL_DEVIATION, (-0.25, 0.25), (0.06, 0.05), 0.08, 2.0)
-
+"""Standard deviation of the logarithms at the default batch size: a factor of twenty either way."""
+EPOCHS_PRIOR = Prior((0.2, 0.3), (0.08, 0.08), 0.25, 3.0)
+EPOCH_COST_PRIOR = Prior((-0.2, 0.25), (0.06, 0.05), 0.12, 3.0)
 NOISE_DEVIATION = 0.1
-"""Prior standard deviation of ln(epochs) from run to run."""
+"""Prior standard deviation of ln epochs from run to run, about a tenth of the epochs."""
 NOISE_WEIGHT = 3.0
-"""Observations that this prior is worth."""
+"""How many observations that prior is worth."""
 EPOCH_COST_DEVIATION = 0.02
-"""Standard deviation of a measured ln(epoch cost)."""
+"""Standard deviation of a measured ln epoch cost: energy meters agree to about a hundredth."""
+TYPICAL_SHARE = 0.25
+"""Share of ``max_epochs`` that a job is thought to take before anything is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostBelief:
-    """The belief about ln(cost of a trial) at every batch size.
+    """The belief about the cost of a trial; every array has shape (n,), one element for each batch size.
 
     Attributes:
-        log_cost: Of the mean over trials, shape (n,).
-        noise_variance: Variance of a single trial's ln(cost) around it.
-        log_most: Logarithm of the cost in J that ``max_epochs`` would take, shape (n,); infinity if not known.
+        log_cost: Of ln(cost in J), its mean over trials.
+        noise_variance: Variance of a single trial's ln(cost) around that.
+        log_epoch: Expected ln(cost in J of an epoch); minus infinity where epochs are not known.
+        log_most: Expected ln(cost in J of ``max_epochs`` epochs); infinity where epochs are not known.
+        trials: Trials with a cost.
+        failures: How many of them were given up.
     """
 
     log_cost: Normal
     noise_variance: float
+    log_epoch: Array
     log_most: Array
+    trials: Array
+    failures: Array
+
+    @property
+    def trial_variance(self) -> Array:
+        """Variance of the next trial's ln(cost), shape (n,)."""
+        return self.log_cost.variance + self.noise_variance
 
 
-def belief(job: JobSpec, learnt: Learnt, sizes: Sequence[int]) -> CostBelief:
+def cost_belief(job: JobSpec, learnt: Learnt, sizes: Sequence[int]) -> CostBelief:
     """Return the belief about the cost of a trial at each of ``sizes``.
 
     Args:
-        job: Gives the default batch size and ``max_epochs``.
+        job: Gives the default batch size, ``max_epochs`` and ``beta_knob``.
         learnt: What its finished trials taught.
         sizes: Batch sizes that may be used, ascending, at least one.
     """
     octaves = np.log2(np.array(sizes) / job.default_batch_size)
     evidence = [learnt.arm(size).evidence for size in sizes]
+    trials = np.array([float(one.log_cost.count + one.unreached_count) for one in evidence])
+    failures = np.array([float(one.unreached_count) for one in evidence])
     if any(one.log_cost.count > one.log_epochs.count for one in evidence):
-        return _from_costs_alone(job, learnt, octaves, evidence)
-    noise = _noise_variance([one.log_epochs for one in evidence])
-    epochs = _epochs(job, octaves, evidence, noise)
-    epoch_cost = _epoch_cost(octaves, evidence)
-    log_most = epoch_cost.mean + math.log(job.max_epochs)
-    return CostBelief(epochs + epoch_cost, noise, log_most)
+        cost, noise = _cost_alone(job, learnt, octaves, evidence)
+        unknown = np.full(len(octaves), math.inf)
+        return CostBelief(cost, noise, -unknown, unknown, trials, failures)
+    epochs, noise = _epochs(job, octaves, evidence)
+    epoch = _epoch_cost(octaves, evidence)
+    log_most = epoch.mean + math.log(job.max_epochs)
+    return CostBelief(epochs + epoch, noise, epoch.mean, log_most, trials, failures)
 
 
-def _epochs(job: JobSpec, octaves: Array, evidence: Sequence[Evidence], noise: float) -> Normal:
-    counted = [(index, one.log_epochs) for index, one in enumerate(evidence) if one.log_epochs.count]
-    level = _level([moments.mean for _, moments in counted], math.log(job.max_epochs) - 1.5)
-    believed = EPOCHS_PRIOR.normal(octaves, level)
-    for index, moments in counted:
-        believed = believed.observed(index, moments.mean, noise / moments.count)
-    for index, one in enumerate(evidence):
-        if one.unreached_epochs:
-            believed = believed.above(index, math.log(one.unreached_epochs), noise)
-    return believed
+def _epochs(job: JobSpec, octaves: Array, evidence: Sequence[Evidence]) -> tuple[Normal, float]:
+    """Return the belief about ln epochs, and the variance of a single trial's."""
+    moments = [one.log_epochs for one in evidence]
+    prior = EPOCHS_PRIOR.normal(octaves, _level(moments, math.log(TYPICAL_SHARE * job.max_epochs)))
+    bounds = [None if one.unreached_epochs is None else max(one.unreached_epochs, 1.0) for one in evidence]
+    return _with_evidence(prior, moments, bounds)
+
+
+def _cost_alone(
+    job: JobSpec, learnt: Learnt, octaves: Array, evidence: Sequence[Evidence]
+) -> tuple[Normal, float]:
+    """Return the belief about ln cost where epochs are not known, and the variance of a single trial's."""
+    moments = [one.log_cost for one in evidence]
+    prior = EPOCHS_PRIOR.normal(octaves, _level(moments, 0.0)) + EPOCH_COST_PRIOR.normal(octaves, 0.0)
+    # A trial whose threshold allowed no epoch may be told with a penalty far above anything that it showed.
+    threshold = job.beta_knob * (learnt.min_recurrence_cost or math.inf)
+    bounds = [None if one.unreached_cost is None else min(one.unreached_cost, threshold) for one in evidence]
+    return _with_evidence(prior, moments, bounds)
+
+
+def _with_evidence(
+    prior: Normal, moments: Sequence[Moments], bounds: Sequence[float | None]
+) -> tuple[Normal, float]:
+    noise = _noise_variance(moments)
+    believed = prior
+    for index, seen in enumerate(moments):
+        if seen.count:
+            believed = believed.observed(index, seen.mean, noise / seen.count)
+    for index, bound in enumerate(bounds):
+        if bound is not None:
+            believed = believed.above(index, math.log(bound), noise)
+    return believed, noise
 
 
 def _epoch_cost(octaves: Array, evidence: Sequence[Evidence]) -> Normal:
-    known = [(index, math.log(one.epoch_cost)) for index, one in enumerate(evidence) if one.epoch_cost]
-    believed = EPOCH_COST_PRIOR.normal(octaves, _level([value for _, value in known], 0.0))
-    for index, value in known:
+    known = {index: math.log(one.epoch_cost) for index, one in enumerate(evidence) if one.epoch_cost}
+    level = sum(known.values()) / len(known) if known else 0.0
+    believed = EPOCH_COST_PRIOR.normal(octaves, level)
+    for index, value in known.items():
         believed = believed.observed(index, value, EPOCH_COST_DEVIATION**2)
     return believed
 
 
-def _from_costs_alone(job: JobSpec, learnt: Learnt, octaves: Array, evidence: Sequence[Evidence]) -> CostBelief:
-    noise = _noise_variance([one.log_cost for one in evidence])
-    counted = [(index, one.log_cost) for index, one in enumerate(evidence) if one.log_cost.count]
-    level = _level([moments.mean for _, moments in counted], 0.0)
-    believed = EPOCHS_PRIOR.normal(octaves, level) + EPOCH_COST_PRIOR.normal(octaves, 0.0)
-    for index, moments in counted:
-        believed = believed.observed(index, moments.mean, noise / moments.count)
-    threshold = job.beta_knob * (learnt.min_recurrence_cost or math.inf)
-    for index, one in enumerate(evidence):
-        if one.unreached_cost:
-            # A trial whose threshold allowed no epoch is told as a penalty far above what it showed.
-            believed = believed.above(index, math.log(min(one.unreached_cost, threshold)), noise)
-    return CostBelief(believed, noise, np.full(len(octaves), math.inf))
-
-
-def _level(values: Sequence[float], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
+def _level(moments: Sequence[Moments], otherwise: float) -> float:
+    means = [seen.mean for seen in moments if seen.count]
+    return sum(means) / len(means) if means else otherwise
 
 
 def _noise_variance(moments: Sequence[Moments]) -> float:
-    freedom = sum(max(one.count - 1, 0) for one in moments)
-    squares = sum(one.sum_squared_deviations for one in moments)
+    freedom = sum(max(seen.count - 1, 0) for seen in moments)
+    squares = sum(seen.sum_squared_deviations for seen in moments)
     return (NOISE_WEIGHT * NOISE_DEVIATION**2 + squares) / (NOISE_WEIGHT + freedom)
