@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from zeus_kfp.pipelines.simulate import simulate_command
+
 app = typer.Typer(
     help="Recurring training that gets cheaper: batch size and power limit learnt across runs.",
     no_args_is_help=True,
@@ -58,6 +60,9 @@ def report(
         page = render_html(ReportData.from_store(store, job))
     output.write_text(page, encoding="utf-8")
     typer.echo(output)
+
+
+app.command("simulate")(simulate_command)
 
 
 @database.command()

@@ -48,9 +48,7 @@ def simulate_command(
     truth = recorded_truth(train_trace, power_trace, target_metric, **which)
     change = None
     if drift_train_trace or gpu_power_trace:
-        after = recorded_truth(
-            drift_train_trace or train_trace, gpu_power_trace or power_trace, target_metric, **which
-        )
+        after = recorded_truth(drift_train_trace or train_trace, gpu_power_trace or power_trace, target_metric, **which)
         change = _change(after, change_at, is_gpu=gpu_power_trace is not None)
     scenario = Scenario(overlap, failure_probability, fits_up_to, noise, (change,) if change else ())
     job = recorded_job(
@@ -64,7 +62,7 @@ def simulate_command(
         max_concurrent_recurrences=overlap,
     )
     result = simulate(job, truth, policy or ["zeus"], recurrences=recurrences, seeds=seeds, scenario=scenario)
-    Console(width=110).print(_table(result, recurrences, seeds))
+    Console(width=140).print(_table(result, recurrences, seeds))
     if json_file:
         _write(json_file, json.dumps(_document(job, result, recurrences, seeds), indent=2, allow_nan=False) + "\n")
     if plot:

@@ -72,10 +72,10 @@ def recorded_truth(
 
 
 def recorded_job(truth: JobTruth, *, default_batch_size: int, target_metric: float, **knobs: Any) -> JobSpec:
-    """Return the job that has every batch size of a recorded truth.
+    """Return the job that has the batch sizes of a recorded truth.
 
     Args:
-        truth: Gives the batch sizes.
+        truth: Gives the batch sizes, unless ``batch_sizes`` is among the knobs.
         default_batch_size: The size the user trains with.
         target_metric: The metric to reach.
         knobs: Other fields of :class:`JobSpec`.
@@ -83,7 +83,5 @@ def recorded_job(truth: JobTruth, *, default_batch_size: int, target_metric: flo
     Raises:
         InvalidValueError: If a knob is out of its range.
     """
-    named: dict[str, Any] = {"job_id": "simulated", "max_retries": MAX_RETRIES} | knobs
-    return JobSpec(
-        batch_sizes=tuple(truth.sizes), default_batch_size=default_batch_size, target_metric=target_metric, **named
-    )
+    usual: dict[str, Any] = {"job_id": "simulated", "max_retries": MAX_RETRIES, "batch_sizes": tuple(truth.sizes)}
+    return JobSpec(default_batch_size=default_batch_size, target_metric=target_metric, **(usual | knobs))

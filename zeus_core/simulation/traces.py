@@ -30,6 +30,10 @@ class TrainingTask:
     network: str
     optimizer: str
 
+    def __str__(self) -> str:
+        """Return it as one word, for messages."""
+        return f"{self.dataset}/{self.network}/{self.optimizer}"
+
 
 @dataclass(frozen=True, slots=True)
 class TrainRow:

@@ -146,7 +146,7 @@ def _only_match(tasks: set[TrainingTask], wanted: TrainingTask) -> TrainingTask:
     found = [task for task in tasks if matches(task)]
     if len(found) != 1:
         how_many = "several jobs" if found else "no job"
-        known = sorted(f"{t.dataset}/{t.network}/{t.optimizer}" for t in tasks)
+        known = sorted(map(str, tasks))
         raise InvalidValueError(
             f"{how_many} of both traces match dataset={wanted.dataset!r}, network={wanted.network!r}, "
             f"optimizer={wanted.optimizer!r}: name one of {known}"

@@ -33,7 +33,6 @@ References:
         on Computing 21(4), 2009.
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -135,9 +135,7 @@ def _epochs(job: JobSpec, octaves: Array, evidence: Sequence[Evidence]) -> tuple
     return _with_evidence(prior, moments, bounds)
 
 
-def _cost_alone(
-    job: JobSpec, learnt: Learnt, octaves: Array, evidence: Sequence[Evidence]
-) -> tuple[Normal, float]:
+def _cost_alone(job: JobSpec, learnt: Learnt, octaves: Array, evidence: Sequence[Evidence]) -> tuple[Normal, float]:
     """Return the belief about ln cost where epochs are not known, and the variance of a single trial's."""
     moments = [one.log_cost for one in evidence]
     prior = EPOCHS_PRIOR.normal(octaves, _level(moments, 0.0)) + EPOCH_COST_PRIOR.normal(octaves, 0.0)
@@ -147,9 +145,7 @@ def _cost_alone(
     return _with_evidence(prior, moments, bounds)
 
 
-def _with_evidence(
-    prior: Normal, moments: Sequence[Moments], bounds: Sequence[float | None]
-) -> tuple[Normal, float]:
+def _with_evidence(prior: Normal, moments: Sequence[Moments], bounds: Sequence[float | None]) -> tuple[Normal, float]:
     noise = _noise_variance(moments)
     believed = prior
     for index, seen in enumerate(moments):
