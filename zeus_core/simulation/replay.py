@@ -100,7 +100,8 @@ class _Run:
         self._launch(_Recurrence(self._started), now_s)
 
     def _launch(self, recurrence: _Recurrence, now_s: float) -> None:
-        in_flight = [InFlight(f.suggestion.batch_size, f.suggestion.purpose) for f in self._flying]
+        flying = sorted(self._flying, key=lambda one: one.number)
+        in_flight = [InFlight(one.suggestion.batch_size, one.suggestion.purpose) for one in flying]
         suggestion = self._policy.suggest(self._job, self._learnt, in_flight, self._rng)
         outcome = self._world.run(suggestion.batch_size, suggestion.cost_threshold)
         recurrence.tries += 1
