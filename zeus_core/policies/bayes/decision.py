@@ -43,7 +43,7 @@ from zeus_kfp.zeus_core.policies.bayes.model import CostBelief
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-_REPEATS = (1, 3, 9)
+_REPEATS = (1, 5)
 _LARGEST_LOG = 600.0
 """Twice the logarithm of the highest cost that can be; its exponential does not overflow."""
 

@@ -65,9 +65,9 @@ class Normal:
 
 
 def normal_hazard(z: float) -> float:
-    """Return density over upper tail of the standard normal at ``z``; about ``z`` itself where the tail vanishes."""
+    """Return density over upper tail of the standard normal at ``z``; by its expansion where the tail vanishes."""
     if z > 30.0:
-        return z + 1.0 / z
+        return z + 1.0 / z - 2.0 / z**3
     return math.exp(-0.5 * z * z) / (math.sqrt(0.5 * math.pi) * math.erfc(z / math.sqrt(2.0)))
 
 

@@ -30,7 +30,7 @@ from zeus_kfp.zeus_core.policies.interface import ArmPosterior, InFlight
 from zeus_kfp.zeus_core.pruning import nearest_below
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion, finite_or_none
 
-LEAST_HORIZON = 30.0
+LEAST_HORIZON = 40.0
 """Recurrences that a job without an end is thought to have before it at least."""
 
 
@@ -86,11 +86,11 @@ _LARGEST_LOG = 300.0
 
 @dataclass(frozen=True, slots=True)
 class _Situation:
-    """All that a choice among more than one size rests on."""
+    """All that a choice among more than one size rests on; searching while trials were given up and none reached."""
 
     sizes: Sequence[int]
     tried: Sequence[bool]
-    reached: Sequence[int]
+    is_searching: bool
     threshold: float | None
     outlook: Outlook
 
@@ -99,17 +99,18 @@ class _Situation:
         believed = _with_flying(cost_belief(job, learnt, sizes), sizes, in_flight)
         reached = [index for index, size in enumerate(sizes) if learnt.arm(size).reached_count]
         candidates = np.array(reached or range(len(sizes)))
+        tried = [bool(learnt.arm(size).count) for size in sizes]
         # How trials are stopped depends on what a retry costs, and that on how they are stopped.
         threshold = _threshold(job, learnt, retry_cost(believed, math.inf, candidates))
         log_threshold = math.inf if threshold is None else math.log(threshold)
         retry = retry_cost(believed, log_threshold, candidates)
         seen = outlook(believed, log_threshold, retry, _horizon(job, learnt))
-        return cls(sizes, [bool(learnt.arm(size).count) for size in sizes], reached, threshold, seen)
+        return cls(sizes, tried, any(tried) and not reached, threshold, seen)
 
     def choice(self) -> tuple[int, str]:
         """Return the position of the size to try next, and why."""
         best = self.outlook.cheapest
-        if not self.reached:
+        if self.is_searching:
             return best, f"nothing has reached the target yet: {self.sizes[best]} is the cheapest to try until it does"
         index = self.outlook.choice()
         now = self.outlook.now
