@@ -33,6 +33,7 @@ References:
         on Computing 21(4), 2009.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,11 +89,11 @@ class Outlook:
         """Expected cost in J above the cheapest now, shape (n,)."""
         return self.now - self.now.min()
 
-    def choice(self) -> int:
-        """Return the position of the size to try next."""
+    def choice(self, waiting: Sequence[int] = ()) -> int:
+        """Return the position of the size to try next; those whose trials are in flight are not explored meanwhile."""
         excess = self.excess
         worth = np.flatnonzero(self.gain > excess)
-        worth = worth[worth != self.cheapest]
+        worth = worth[~np.isin(worth, [self.cheapest, *waiting])]
         if not len(worth):
             return self.cheapest
         delay = self.gain[worth].max() / max(self.horizon, 1.0)

@@ -67,8 +67,8 @@ class Prior:
 
 LEVEL_DEVIATION = 3.0
 """Standard deviation of the logarithms at the default batch size: a factor of twenty either way."""
-EPOCHS_PRIOR = Prior((0.2, 0.3), (0.08, 0.08), 0.25, 3.0)
-EPOCH_COST_PRIOR = Prior((-0.22, 0.25), (0.06, 0.05), 0.12, 3.0)
+EPOCHS_PRIOR = Prior((0.2, 0.3), (0.08, 0.08), 0.2, 3.0)
+EPOCH_COST_PRIOR = Prior((-0.22, 0.25), (0.06, 0.05), 0.1, 3.0)
 NOISE_DEVIATION = 0.1
 """Prior standard deviation of ln epochs from run to run, about a tenth of the epochs."""
 NOISE_WEIGHT = 3.0

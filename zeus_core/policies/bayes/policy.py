@@ -90,6 +90,7 @@ class _Situation:
 
     sizes: Sequence[int]
     tried: Sequence[bool]
+    waiting: Sequence[int]
     is_searching: bool
     threshold: float | None
     outlook: Outlook
@@ -105,14 +106,15 @@ class _Situation:
         log_threshold = math.inf if threshold is None else math.log(threshold)
         retry = retry_cost(believed, log_threshold, candidates)
         seen = outlook(believed, log_threshold, retry, _horizon(job, learnt))
-        return cls(sizes, tried, any(tried) and not reached, threshold, seen)
+        waiting = _waiting(job, sizes, reached, [trial.batch_size for trial in in_flight])
+        return cls(sizes, tried, waiting, any(tried) and not reached, threshold, seen)
 
     def choice(self) -> tuple[int, str]:
         """Return the position of the size to try next, and why."""
         best = self.outlook.cheapest
         if self.is_searching:
             return best, f"nothing has reached the target yet: {self.sizes[best]} is the cheapest to try until it does"
-        index = self.outlook.choice()
+        index = self.outlook.choice(self.waiting)
         now = self.outlook.now
         if index == best:
             kind = "known" if self.tried[index] else "predicted"
@@ -133,6 +135,20 @@ def _usable_sizes(job: JobSpec, learnt: Learnt) -> tuple[int, ...]:
             "with more memory"
         )
     return tuple(size for size in fitting if not learnt.arm(size).keeps_failing) or fitting
+
+
+def _waiting(job: JobSpec, sizes: Sequence[int], reached: Sequence[int], flying: Sequence[int]) -> list[int]:
+    """Return the positions that trials in flight will tell about: their own, and those beyond them.
+
+    Beyond means further away from the sizes that have reached the target, or from the default.
+    """
+    known = [sizes[index] for index in reached] or [job.default_batch_size]
+    low, high = known[0], known[-1]
+    return [
+        index
+        for index, size in enumerate(sizes)
+        if any(size == one or size > one > high or size < one < low for one in flying)
+    ]
 
 
 def _with_flying(believed: CostBelief, sizes: Sequence[int], in_flight: Sequence[InFlight]) -> CostBelief:
