@@ -6,6 +6,7 @@ given up leaves lower bounds. Every sum is folded in constant time.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from zeus_kfp.zeus_core.validation import number
@@ -39,6 +40,8 @@ class Evidence:
         unreached_count: Trials that were given up.
         unreached_cost: Highest cost in J at which one was given up; None without any.
         unreached_epochs: Most epochs after which one was given up; None without any.
+        earlier_epoch_cost: What an epoch cost in J on the accelerator before this one; None without any.
+        surprises: Trials in a row that contradicted those before them.
     """
 
     log_cost: Moments = Moments()
@@ -47,6 +50,13 @@ class Evidence:
     unreached_count: int = 0
     unreached_cost: float | None = None
     unreached_epochs: float | None = None
+    earlier_epoch_cost: float | None = None
+    surprises: int = 0
+
+    @property
+    def reached_count(self) -> int:
+        """Trials that reached the target, on this accelerator or any other."""
+        return max(self.log_cost.count, self.log_epochs.count)
 
     def with_trial(
         self, reached: bool, cost: float, num_epochs: float | None = None, epoch_cost: float | None = None
@@ -82,6 +92,30 @@ class Evidence:
             unreached_epochs=self.unreached_epochs if epochs is None else max(epochs, self.unreached_epochs or 0.0),
         )
 
-    def without_costs(self) -> "Evidence":
-        """Return what holds on any accelerator: epochs."""
-        return Evidence(log_epochs=self.log_epochs, unreached_epochs=self.unreached_epochs)
+    def on_another_accelerator(self) -> "Evidence":
+        """Return what holds there: epochs, and the epoch cost as a hint."""
+        return replace(
+            self,
+            log_cost=Moments(),
+            epoch_cost=None,
+            unreached_cost=None,
+            earlier_epoch_cost=self.epoch_cost or self.earlier_epoch_cost,
+        )
+
+    def on_other_data(self) -> "Evidence":
+        """Return what holds once the data has changed: the cost of an epoch."""
+        return Evidence(epoch_cost=self.epoch_cost, earlier_epoch_cost=self.earlier_epoch_cost)
+
+
+NOISE_DEVIATION = 0.1
+"""Prior standard deviation of ln epochs from run to run, about a tenth of the epochs."""
+NOISE_WEIGHT = 3.0
+"""How many observations that prior is worth."""
+
+
+def noise_variance(moments: Iterable[Moments]) -> float:
+    """Return the variance of a single trial's logarithm, pooled over batch sizes, with a weak prior."""
+    seen = list(moments)
+    freedom = sum(max(one.count - 1, 0) for one in seen)
+    squares = sum(one.sum_squared_deviations for one in seen)
+    return (NOISE_WEIGHT * NOISE_DEVIATION**2 + squares) / (NOISE_WEIGHT + freedom)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from zeus_kfp.zeus_core.drift import PATIENCE, surprises
 from zeus_kfp.zeus_core.errors import InvalidValueError, NoBatchSizeLeftError
 from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec
@@ -165,7 +166,7 @@ def rebuild(job: JobSpec, observations: Iterable[Observation]) -> Learnt:
 
 def forget_costs(learnt: Learnt) -> Learnt:
     """Return what stays true on another accelerator: the epochs that each batch size takes, and no cost."""
-    arms = (ArmSummary(arm.batch_size, evidence=arm.evidence.without_costs()) for arm in learnt.arms.values())
+    arms = (ArmSummary(arm.batch_size, evidence=arm.evidence.on_another_accelerator()) for arm in learnt.arms.values())
     return Learnt({arm.batch_size: arm for arm in arms})
 
 
@@ -212,11 +213,23 @@ def _with_cost(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt
         # Where all sizes kept failing, the script was broken rather than the sizes; now it is mended.
         learnt = _with_every_arm(learnt, consecutive_failures=0)
     arm = _with_result(job, learnt.arm(observation.batch_size), cost, reached, explored)
-    evidence = arm.evidence.with_trial(reached, cost, observation.num_epochs, observation.epoch_cost)
-    learnt = _with_arm(learnt, replace(arm, evidence=evidence))
+    learnt = _with_evidence(_with_arm(learnt, arm), observation, cost)
     if reached:
         return _with_cheapest(learnt, observation)
     return _settled(job, learnt) if explored else learnt
+
+
+def _with_evidence(learnt: Learnt, observation: Observation, cost: float) -> Learnt:
+    """Count in what the trial says of epochs; forget what the others said if the data has changed."""
+    reached, num_epochs = observation.state is TrialState.REACHED, observation.num_epochs
+    arm, evidences = learnt.arm(observation.batch_size), [one.evidence for one in learnt.arms.values()]
+    contradicting = surprises(arm.evidence, evidences, reached, cost, num_epochs)
+    if contradicting >= PATIENCE:
+        arms = {size: replace(one, evidence=one.evidence.on_other_data()) for size, one in learnt.arms.items()}
+        learnt, contradicting = replace(learnt, arms=arms), 0
+    before = replace(learnt.arm(observation.batch_size).evidence, surprises=contradicting)
+    evidence = before.with_trial(reached, cost, num_epochs, observation.epoch_cost)
+    return _with_arm(learnt, replace(arm, evidence=evidence))
 
 
 def _with_result(job: JobSpec, arm: ArmSummary, cost: float, reached: bool, explored: bool) -> ArmSummary:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zeus_kfp.zeus_core.evidence import Evidence, Moments
+from zeus_kfp.zeus_core.evidence import Evidence, Moments, noise_variance
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt
 from zeus_kfp.zeus_core.policies.bayes.gaussian import Array, Normal
@@ -69,12 +69,10 @@ LEVEL_DEVIATION = 3.0
 """Standard deviation of the logarithms at the default batch size: a factor of twenty either way."""
 EPOCHS_PRIOR = Prior((0.2, 0.3), (0.08, 0.08), 0.2, 3.0)
 EPOCH_COST_PRIOR = Prior((-0.22, 0.25), (0.06, 0.05), 0.1, 3.0)
-NOISE_DEVIATION = 0.1
-"""Prior standard deviation of ln epochs from run to run, about a tenth of the epochs."""
-NOISE_WEIGHT = 3.0
-"""How many observations that prior is worth."""
 EPOCH_COST_DEVIATION = 0.02
 """Standard deviation of a measured ln epoch cost: energy meters agree to about a hundredth."""
+EARLIER_DEVIATION = 0.2
+"""How much a ratio of epoch costs differs, as a standard deviation of its logarithm, between accelerators."""
 TYPICAL_SHARE = 0.25
 """Share of ``max_epochs`` that a job is thought to take before anything is known."""
 
@@ -115,7 +113,7 @@ def cost_belief(job: JobSpec, learnt: Learnt, sizes: Sequence[int]) -> CostBelie
     """
     octaves = np.log2(np.array(sizes) / job.default_batch_size)
     evidence = [learnt.arm(size).evidence for size in sizes]
-    trials = np.array([float(one.log_cost.count + one.unreached_count) for one in evidence])
+    trials = np.array([float(one.reached_count + one.unreached_count) for one in evidence])
     failures = np.array([float(one.unreached_count) for one in evidence])
     if any(one.log_cost.count > one.log_epochs.count for one in evidence):
         cost, noise = _cost_alone(job, learnt, octaves, evidence)
@@ -146,7 +144,7 @@ def _cost_alone(job: JobSpec, learnt: Learnt, octaves: Array, evidence: Sequence
 
 
 def _with_evidence(prior: Normal, moments: Sequence[Moments], bounds: Sequence[float | None]) -> tuple[Normal, float]:
-    noise = _noise_variance(moments)
+    noise = noise_variance(moments)
     believed = prior
     for index, seen in enumerate(moments):
         if seen.count:
@@ -158,9 +156,15 @@ def _with_evidence(prior: Normal, moments: Sequence[Moments], bounds: Sequence[f
 
 
 def _epoch_cost(octaves: Array, evidence: Sequence[Evidence]) -> Normal:
+    """Return the belief about ln epoch cost; on another accelerator its shape is much alike, its level is open."""
     known = {index: math.log(one.epoch_cost) for index, one in enumerate(evidence) if one.epoch_cost}
-    level = sum(known.values()) / len(known) if known else 0.0
-    believed = EPOCH_COST_PRIOR.normal(octaves, level)
+    earlier = {index: math.log(one.earlier_epoch_cost) for index, one in enumerate(evidence) if one.earlier_epoch_cost}
+    hints = list(known.values()) or list(earlier.values())
+    believed = EPOCH_COST_PRIOR.normal(octaves, sum(hints) / len(hints) if hints else 0.0)
+    for index, value in earlier.items():
+        believed = believed.observed(index, value, EARLIER_DEVIATION**2)
+    if known and earlier:
+        believed = Normal(believed.mean, believed.covariance + LEVEL_DEVIATION**2)
     for index, value in known.items():
         believed = believed.observed(index, value, EPOCH_COST_DEVIATION**2)
     return believed
@@ -169,9 +173,3 @@ def _epoch_cost(octaves: Array, evidence: Sequence[Evidence]) -> Normal:
 def _level(moments: Sequence[Moments], otherwise: float) -> float:
     means = [seen.mean for seen in moments if seen.count]
     return sum(means) / len(means) if means else otherwise
-
-
-def _noise_variance(moments: Sequence[Moments]) -> float:
-    freedom = sum(max(seen.count - 1, 0) for seen in moments)
-    squares = sum(seen.sum_squared_deviations for seen in moments)
-    return (NOISE_WEIGHT * NOISE_DEVIATION**2 + squares) / (NOISE_WEIGHT + freedom)

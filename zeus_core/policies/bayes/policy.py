@@ -30,7 +30,7 @@ from zeus_kfp.zeus_core.policies.interface import ArmPosterior, InFlight
 from zeus_kfp.zeus_core.pruning import nearest_below
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion, finite_or_none
 
-LEAST_HORIZON = 40.0
+LEAST_HORIZON = 50.0
 """Recurrences that a job without an end is thought to have before it at least."""
 
 
@@ -54,7 +54,7 @@ class BayesPolicy:
             NoBatchSizeLeftError: If every size ran out of memory.
         """
         sizes = _usable_sizes(job, learnt)
-        is_first = not in_flight and not any(learnt.arm(size).count for size in sizes)
+        is_first = not in_flight and not any(_is_tried(learnt, size) for size in sizes)
         if is_first or len(sizes) == 1:
             size = nearest_below(sizes, job.default_batch_size)
             return _suggestion(job, size, _why_first(job, size, is_first=is_first), _threshold(job, learnt, 0.0))
@@ -98,9 +98,9 @@ class _Situation:
     @classmethod
     def of(cls, job: JobSpec, learnt: Learnt, sizes: Sequence[int], in_flight: Sequence[InFlight]) -> "_Situation":
         believed = _with_flying(cost_belief(job, learnt, sizes), sizes, in_flight)
-        reached = [index for index, size in enumerate(sizes) if learnt.arm(size).reached_count]
+        reached = [index for index, size in enumerate(sizes) if learnt.arm(size).evidence.reached_count]
         candidates = np.array(reached or range(len(sizes)))
-        tried = [bool(learnt.arm(size).count) for size in sizes]
+        tried = [_is_tried(learnt, size) for size in sizes]
         # How trials are stopped depends on what a retry costs, and that on how they are stopped.
         threshold = _threshold(job, learnt, retry_cost(believed, math.inf, candidates))
         log_threshold = math.inf if threshold is None else math.log(threshold)
@@ -124,6 +124,11 @@ class _Situation:
             f"{self.sizes[best]}, and to save {self.outlook.gain[index]:.3g} J over the next "
             f"{self.outlook.horizon:.0f} recurrences"
         )
+
+
+def _is_tried(learnt: Learnt, size: int) -> bool:
+    evidence = learnt.arm(size).evidence
+    return evidence.reached_count + evidence.unreached_count > 0
 
 
 def _usable_sizes(job: JobSpec, learnt: Learnt) -> tuple[int, ...]:
