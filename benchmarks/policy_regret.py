@@ -24,10 +24,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from zeus_kfp.zeus_core import drift
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.simulation import (
     PLAIN,
+    Change,
+    ChangeKind,
     EpochPower,
     JobTruth,
     Scenario,
@@ -206,6 +209,47 @@ def other_checks(cases: Sequence[Case], seeds: int) -> Iterator[Check]:
     yield Check("three at once, times one at a time", _ratio(pairs), 1.3)
 
 
+def change_checks(cases: Sequence[Case], seeds: int) -> Iterator[Check]:
+    """Give the figures where the GPU or the data changes midway, counted from the change on."""
+    gpu = [(_after_change(a, b, kind, seeds)) for kind in GPU_CHANGES for a, b in _gpu_pairs(cases)]
+    half = len(gpu) // 2
+    yield Check("V100 to A40, share of starting over", fmean(gpu[:half]) / fmean(gpu[half:]), 0.5)
+    drifted = [_drifted(case, target) for case in cases for target in DRIFTS.get(case.family, ())]
+    after = [_after_change(a, b, ChangeKind.DRIFT, seeds, skipped=10) for a, b in drifted]
+    yield Check("drift, regret from 10 recurrences after it", fmean(after), 0.15)
+    wary = fmean(case.regret(OURS, seeds) for case in cases)
+    usual, drift.SURPRISE = drift.SURPRISE, math.inf
+    yield Check(
+        "drift detector where nothing drifts (of oracle)", wary - fmean(c.regret(OURS, seeds) for c in cases), 0.02
+    )
+    drift.SURPRISE = usual
+
+
+GPU_CHANGES = (ChangeKind.GPU, ChangeKind.GPU_FORGETTING_ALL)
+# Targets that stand for other data: easier, and harder where the default still reaches.
+DRIFTS = {"cifar100": (0.5,), "librispeech": (50.0, 35.0), "movielens-1m": (0.375,)}
+
+
+def _gpu_pairs(cases: Sequence[Case]) -> list[tuple[Case, Case]]:
+    return [
+        (a, b) for a in cases for b in cases if a.family == b.family and (a.name[:4], b.name[:3]) == ("v100", "a40")
+    ]
+
+
+def _drifted(case: Case, target: float) -> tuple[Case, Case]:
+    gpu = case.name.split()[0]
+    paths = TRACES / "summary_train.csv", TRACES / f"summary_power_{gpu}.csv"
+    return case, replace(case, truth=recorded_truth(*paths, target, dataset=case.family))
+
+
+def _after_change(before: Case, after: Case, kind: ChangeKind, seeds: int, skipped: int = 0) -> float:
+    """Return the regret in the recurrences after a change at the 31st, the first ``skipped`` of them left out."""
+    shared = tuple(size for size in before.job.batch_sizes if size in after.truth.sizes)
+    case, scenario = before.with_knobs(batch_sizes=shared), Scenario(changes=(Change(31, after.truth, kind),))
+    best = oracle(case.job, case.truth, 80, scenario).recurrence_costs[30 + skipped :]
+    return float(case.cost(OURS, seeds, 80, scenario)[30 + skipped :].sum() / sum(best) - 1)
+
+
 def speed_checks(cases: Sequence[Case]) -> Iterator[Check]:
     case = max(cases, key=lambda c: len(c.job.batch_sizes))
     trials = len(replay(case.job, case.truth, policy_named(OURS), 200, 0).trials)
@@ -259,7 +303,12 @@ def main() -> None:
     jobs = Table(title=f"{RECURRENCES} recurrences, {seeds} seeds: regret, and cost above the default batch size")
     for heading in ("job", OURS, THEIRS, f"{OURS} above default", "first 10"):
         jobs.add_column(heading, justify="left" if heading == "job" else "right")
-    checks = [*regret_checks(cases, seeds, jobs), *other_checks(cases, seeds), *speed_checks(cases)]
+    checks = [
+        *regret_checks(cases, seeds, jobs),
+        *other_checks(cases, seeds),
+        *change_checks(cases, max(seeds // 4, 1)),
+        *speed_checks(cases),
+    ]
     console.print(jobs)
     figures = Table(title="what must hold")
     for heading in ("figure", "is", "at most", ""):

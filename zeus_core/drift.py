@@ -1,18 +1,19 @@
-"""Tells when the data has changed so much that earlier trials mislead.
+"""Counts a trial in, and forgets what earlier trials said of epochs once the data has changed too much.
 
 A trial contradicts the n before it at its batch size if
 
     |ln epochs - mean| > 3 sqrt(noise (1 + 1/n)),    n >= 3
 
 with the noise pooled over all sizes; a trial that was given up does if even its lower bound lies so far above the
-mean. One such trial may be chance. Of two in a row at one size the data is to blame: then the epochs of every size
-are forgotten, while the cost of an epoch is kept.
+mean. One such trial may be chance: it is held back, so that it does not hide the next. Of two in a row at one size
+the data is to blame: then the epochs of every size are forgotten, while the cost of an epoch is kept.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from zeus_kfp.zeus_core.evidence import Evidence, Moments, noise_variance
+from zeus_kfp.zeus_core.evidence import Evidence, noise_variance
 
 SURPRISE = 3.0
 """Standard deviations beyond which a trial contradicts those before it."""
@@ -22,28 +23,64 @@ LEAST_TRIALS = 3
 """Trials at a size before one can contradict them."""
 
 
-def surprises(
-    evidence: Evidence, others: Iterable[Evidence], reached: bool, cost: float, num_epochs: float | None
-) -> int:
-    """Return how many trials in a row have contradicted those before them, with this one.
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A trial with a cost, as far as it is evidence.
+
+    Attributes:
+        batch_size: Samples.
+        reached: Whether it reached the target.
+        cost: What it cost in J, above 0.
+        num_epochs: Epochs that it trained; None if not known.
+        epoch_cost: Cost in J of an epoch once the power limit has settled; None if not known.
+    """
+
+    batch_size: int
+    reached: bool
+    cost: float
+    num_epochs: float | None = None
+    epoch_cost: float | None = None
+
+    def added_to(self, evidence: Evidence) -> Evidence:
+        """Return the evidence of its size with it counted in."""
+        return evidence.with_trial(self.reached, self.cost, self.num_epochs, self.epoch_cost)
+
+    def held_back_from(self, evidence: Evidence) -> Evidence:
+        """Return the evidence of its size with it held back; what it says of the epoch cost counts at once."""
+        epoch_cost = self.added_to(Evidence()).epoch_cost or evidence.epoch_cost
+        return replace(evidence, epoch_cost=epoch_cost, held=(self.cost, self.num_epochs))
+
+
+def with_result(evidences: Mapping[int, Evidence], result: Result) -> dict[int, Evidence]:
+    """Return the evidence of every batch size once a trial is counted in.
 
     Args:
-        evidence: What the trials at its batch size taught before it.
-        others: The evidence of every batch size, this one included.
-        reached: Whether the trial reached the target.
-        cost: Its cost in J.
-        num_epochs: Its epochs; None if not known.
+        evidences: By batch size; that of the trial must be among them.
+        result: The trial.
+
+    Raises:
+        InvalidValueError: If its epochs or epoch cost is out of its range.
     """
-    by_epochs = bool(num_epochs) and evidence.log_epochs.count >= evidence.log_cost.count
-    seen = evidence.log_epochs if by_epochs else evidence.log_cost
+    size, after = result.batch_size, dict(evidences)
+    surprises = evidences[size].surprises + 1 if contradicts(evidences, result) else 0
+    if surprises >= PATIENCE:
+        after = {other: evidence.on_other_data() for other, evidence in after.items()}
+        surprises = 0
+    before = replace(after[size], surprises=surprises)
+    is_held = surprises and result.reached and before.held is None
+    after[size] = result.held_back_from(before) if is_held else result.added_to(before.released())
+    return after
+
+
+def contradicts(evidences: Mapping[int, Evidence], result: Result) -> bool:
+    """Return whether a trial can't well be one more of those that its batch size had before."""
+    own = evidences[result.batch_size]
+    by_epochs = bool(result.num_epochs) and own.log_epochs.count >= own.log_cost.count
+    seen = own.log_epochs if by_epochs else own.log_cost
     if seen.count < LEAST_TRIALS:
-        return 0
-    noise = noise_variance(_moments(other, by_epochs) for other in others)
-    value = math.log(num_epochs if num_epochs and by_epochs else cost)
+        return False
+    every = evidences.values()
+    noise = noise_variance(one.log_epochs if by_epochs else one.log_cost for one in every)
+    value = math.log(result.num_epochs if by_epochs and result.num_epochs else result.cost)
     deviation = (value - seen.mean) / math.sqrt(noise * (1 + 1 / seen.count))
-    contradicts = abs(deviation) > SURPRISE if reached else deviation > SURPRISE
-    return evidence.surprises + 1 if contradicts else 0
-
-
-def _moments(evidence: Evidence, by_epochs: bool) -> Moments:
-    return evidence.log_epochs if by_epochs else evidence.log_cost
+    return abs(deviation) > SURPRISE if result.reached else deviation > SURPRISE

@@ -42,6 +42,8 @@ class Evidence:
         unreached_epochs: Most epochs after which one was given up; None without any.
         earlier_epoch_cost: What an epoch cost in J on the accelerator before this one; None without any.
         surprises: Trials in a row that contradicted those before them.
+        held: Cost in J and epochs (None if not known) of the first of them if it reached the target; it is counted in
+            once the next trial has told whether it was chance.
     """
 
     log_cost: Moments = Moments()
@@ -52,6 +54,7 @@ class Evidence:
     unreached_epochs: float | None = None
     earlier_epoch_cost: float | None = None
     surprises: int = 0
+    held: tuple[float, float | None] | None = None
 
     @property
     def reached_count(self) -> int:
@@ -92,10 +95,17 @@ class Evidence:
             unreached_epochs=self.unreached_epochs if epochs is None else max(epochs, self.unreached_epochs or 0.0),
         )
 
+    def released(self) -> "Evidence":
+        """Return the evidence with the trial counted in that was held back, if there is one."""
+        if self.held is None:
+            return self
+        cost, epochs = self.held
+        return replace(self, held=None).with_trial(True, cost, epochs, self.epoch_cost)
+
     def on_another_accelerator(self) -> "Evidence":
         """Return what holds there: epochs, and the epoch cost as a hint."""
         return replace(
-            self,
+            self.released(),
             log_cost=Moments(),
             epoch_cost=None,
             unreached_cost=None,
@@ -103,8 +113,8 @@ class Evidence:
         )
 
     def on_other_data(self) -> "Evidence":
-        """Return what holds once the data has changed: the cost of an epoch."""
-        return Evidence(epoch_cost=self.epoch_cost, earlier_epoch_cost=self.earlier_epoch_cost)
+        """Return what holds once the data has changed: the cost of an epoch, and a trial held back."""
+        return Evidence(epoch_cost=self.epoch_cost, earlier_epoch_cost=self.earlier_epoch_cost, held=self.held)
 
 
 NOISE_DEVIATION = 0.1

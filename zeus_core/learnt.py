@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zeus_kfp.zeus_core.drift import PATIENCE, surprises
+from zeus_kfp.zeus_core.drift import Result, with_result
 from zeus_kfp.zeus_core.errors import InvalidValueError, NoBatchSizeLeftError
 from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.observation import Observation
 from zeus_kfp.zeus_core.pruning import Exploration, Walk, replay
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 from zeus_kfp.zeus_core.validation import number
@@ -39,30 +40,6 @@ MAX_CONSECUTIVE_FAILURES = 3
 
 MAX_COST = 1e100
 """Costs in J up to here can be squared and summed without overflow; no training costs more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """A finished trial, as far as a policy learns from it.
-
-    Attributes:
-        batch_size: Samples.
-        purpose: Why the size was handed out.
-        state: How the trial ended.
-        cost: Cost in J; None where the trial has none (oom, failed, expired).
-        recurrence_cost: Cost in J of the recurrence up to and with this trial: what its trials with a cost
-            sum up to. None where the trial has no cost.
-        num_epochs: Epochs that it trained; None if not known.
-        epoch_cost: Cost in J of an epoch at its size once the power limit has settled; None if not known.
-    """
-
-    batch_size: int
-    purpose: Purpose
-    state: TrialState
-    cost: float | None = None
-    recurrence_cost: float | None = None
-    num_epochs: float | None = None
-    epoch_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,16 +197,11 @@ def _with_cost(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt
 
 
 def _with_evidence(learnt: Learnt, observation: Observation, cost: float) -> Learnt:
-    """Count in what the trial says of epochs; forget what the others said if the data has changed."""
-    reached, num_epochs = observation.state is TrialState.REACHED, observation.num_epochs
-    arm, evidences = learnt.arm(observation.batch_size), [one.evidence for one in learnt.arms.values()]
-    contradicting = surprises(arm.evidence, evidences, reached, cost, num_epochs)
-    if contradicting >= PATIENCE:
-        arms = {size: replace(one, evidence=one.evidence.on_other_data()) for size, one in learnt.arms.items()}
-        learnt, contradicting = replace(learnt, arms=arms), 0
-    before = replace(learnt.arm(observation.batch_size).evidence, surprises=contradicting)
-    evidence = before.with_trial(reached, cost, num_epochs, observation.epoch_cost)
-    return _with_arm(learnt, replace(arm, evidence=evidence))
+    """Count in what the trial says of epochs and of their cost."""
+    reached = observation.state is TrialState.REACHED
+    result = Result(observation.batch_size, reached, cost, observation.num_epochs, observation.epoch_cost)
+    evidences = with_result({size: arm.evidence for size, arm in learnt.arms.items()}, result)
+    return replace(learnt, arms={size: replace(arm, evidence=evidences[size]) for size, arm in learnt.arms.items()})
 
 
 def _with_result(job: JobSpec, arm: ArmSummary, cost: float, reached: bool, explored: bool) -> ArmSummary:

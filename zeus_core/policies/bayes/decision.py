@@ -87,7 +87,7 @@ class Outlook:
     @property
     def excess(self) -> Array:
         """Expected cost in J above the cheapest now, shape (n,)."""
-        return self.now - self.now.min()
+        return np.asarray(self.now - self.now.min())
 
     def choice(self, waiting: Sequence[int] = ()) -> int:
         """Return the position of the size to try next; those whose trials are in flight are not explored meanwhile."""
