@@ -13,15 +13,17 @@ def prior(count: int = 4) -> Normal:
     return Normal(0.5 * x, np.exp(-np.abs(x[:, None] - x[None, :]) / 2) + 0.3)
 
 
-def test_observations_one_by_one_are_the_same_as_all_at_once() -> None:
+def test_observations_all_at_once_are_the_same_as_one_by_one_and_as_the_textbooks() -> None:
     before, indices, values, noise = prior(), [0, 3, 0], np.array([1.0, -2.0, 0.5]), 0.1
+    at_once = before.observed(indices, values.tolist(), [noise] * 3)
     one_by_one = before
-    for index, value in zip(indices, values, strict=True):
-        one_by_one = one_by_one.observed(index, value, noise)
+    for index, value in zip(indices, values.tolist(), strict=True):
+        one_by_one = one_by_one.observed([index], [value], [noise])
+    np.testing.assert_allclose(one_by_one.mean, at_once.mean, atol=1e-7)
     gram = before.covariance[np.ix_(indices, indices)] + noise * np.eye(3)
     weights = np.linalg.solve(gram, before.covariance[indices]).T
-    np.testing.assert_allclose(one_by_one.mean, before.mean + weights @ (values - before.mean[indices]))
-    np.testing.assert_allclose(one_by_one.covariance, before.covariance - weights @ before.covariance[indices])
+    np.testing.assert_allclose(at_once.mean, before.mean + weights @ (values - before.mean[indices]), atol=1e-7)
+    np.testing.assert_allclose(at_once.covariance, before.covariance - weights @ before.covariance[indices], atol=1e-7)
 
 
 @pytest.mark.parametrize("bound", [-3.0, 0.0, 1.0, 4.0])

@@ -42,7 +42,7 @@ import numpy as np
 from zeus_kfp.zeus_core.policies.bayes.gaussian import Array, normal_cdf
 from zeus_kfp.zeus_core.policies.bayes.model import CostBelief
 
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _REPEATS = (1, 5)
 _LARGEST_LOG = 600.0

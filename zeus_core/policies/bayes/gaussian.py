@@ -1,10 +1,10 @@
 """A joint normal belief about one number for each batch size, and what evidence does to it.
 
-Observing number i as y with variance s² changes the belief N(m, K) to
+Observing the numbers I as y with variances s² changes the belief N(m, K) to
 
-    m' = m + k (y - m_i) / (K_ii + s²),    K' = K - k kᵀ / (K_ii + s²),    k = K[:, i]           [1, eq. 2.25-26]
+    m' = m + K_:I G⁻¹ (y - m_I),    K' = K - K_:I G⁻¹ K_I:,    G = K_II + diag(s²)               [1, eq. 2.25-26]
 
-one observation after another, which equals all at once. Knowing only that number i lies above a bound turns its
+Knowing only that number i lies above a bound turns its
 marginal into a truncated normal; the belief is moved to the normal that has this mean and variance there, which
 is assumed density filtering [1, section 3.6; 2].
 
@@ -14,6 +14,7 @@ References:
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LEAST_VARIANCE = 1e-9
-"""Below this share of its own scale a variance is rounding error."""
+"""Variances of logarithms below this are rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,15 @@ class Normal:
         """Variance of each number, shape (n,)."""
         return np.maximum(np.diagonal(self.covariance), LEAST_VARIANCE)
 
-    def observed(self, index: int, value: float, variance: float) -> "Normal":
-        """Return the belief once number ``index`` was seen as ``value`` with noise of ``variance``."""
-        column = self.covariance[:, index]
-        total = max(column[index], LEAST_VARIANCE) + variance
-        mean = self.mean + column * ((value - self.mean[index]) / total)
-        return Normal(mean, self.covariance - np.outer(column, column) / total)
+    def observed(self, indices: Sequence[int], values: Sequence[float], variances: Sequence[float]) -> "Normal":
+        """Return the belief once the numbers at ``indices`` were seen as ``values`` with noise of ``variances``."""
+        if not indices:
+            return self
+        rows = self.covariance[list(indices)]
+        gram = rows[:, list(indices)] + np.diag(np.array(variances) + LEAST_VARIANCE)
+        gains = np.linalg.solve(gram, rows)
+        mean = self.mean + (np.array(values) - self.mean[list(indices)]) @ gains
+        return Normal(mean, self.covariance - rows.T @ gains)
 
     def above(self, index: int, bound: float, variance: float) -> "Normal":
         """Return the belief once number ``index`` with noise of ``variance`` is known to lie above ``bound``."""

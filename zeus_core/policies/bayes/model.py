@@ -145,10 +145,9 @@ def _cost_alone(job: JobSpec, learnt: Learnt, octaves: Array, evidence: Sequence
 
 def _with_evidence(prior: Normal, moments: Sequence[Moments], bounds: Sequence[float | None]) -> tuple[Normal, float]:
     noise = noise_variance(moments)
-    believed = prior
-    for index, seen in enumerate(moments):
-        if seen.count:
-            believed = believed.observed(index, seen.mean, noise / seen.count)
+    seen = [index for index, one in enumerate(moments) if one.count]
+    means, variances = [moments[index].mean for index in seen], [noise / moments[index].count for index in seen]
+    believed = prior.observed(seen, means, variances)
     for index, bound in enumerate(bounds):
         if bound is not None:
             believed = believed.above(index, math.log(bound), noise)
@@ -161,13 +160,10 @@ def _epoch_cost(octaves: Array, evidence: Sequence[Evidence]) -> Normal:
     earlier = {index: math.log(one.earlier_epoch_cost) for index, one in enumerate(evidence) if one.earlier_epoch_cost}
     hints = list(known.values()) or list(earlier.values())
     believed = EPOCH_COST_PRIOR.normal(octaves, sum(hints) / len(hints) if hints else 0.0)
-    for index, value in earlier.items():
-        believed = believed.observed(index, value, EARLIER_DEVIATION**2)
+    believed = believed.observed(list(earlier), list(earlier.values()), [EARLIER_DEVIATION**2] * len(earlier))
     if known and earlier:
         believed = Normal(believed.mean, believed.covariance + LEVEL_DEVIATION**2)
-    for index, value in known.items():
-        believed = believed.observed(index, value, EPOCH_COST_DEVIATION**2)
-    return believed
+    return believed.observed(list(known), list(known.values()), [EPOCH_COST_DEVIATION**2] * len(known))
 
 
 def _level(moments: Sequence[Moments], otherwise: float) -> float:

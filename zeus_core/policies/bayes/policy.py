@@ -158,11 +158,9 @@ def _waiting(job: JobSpec, sizes: Sequence[int], reached: Sequence[int], flying:
 
 def _with_flying(believed: CostBelief, sizes: Sequence[int], in_flight: Sequence[InFlight]) -> CostBelief:
     """Return the belief as if the trials in flight had cost what is expected of them."""
-    log_cost = believed.log_cost
-    for trial in in_flight:
-        if trial.batch_size in sizes:
-            index = sizes.index(trial.batch_size)
-            log_cost = log_cost.observed(index, float(log_cost.mean[index]), believed.noise_variance)
+    flying = [sizes.index(trial.batch_size) for trial in in_flight if trial.batch_size in sizes]
+    expected = believed.log_cost.mean[flying].tolist()
+    log_cost = believed.log_cost.observed(flying, expected, [believed.noise_variance] * len(flying))
     return replace(believed, log_cost=log_cost)
 
 
