@@ -11,7 +11,8 @@ HEAVY = ("torch", "matplotlib", "kubernetes", "kfp", "alembic")
 IMPORTS = {
     "python alone": "pass",
     "sqlmodel": "import sqlmodel, sqlalchemy.dialects.sqlite, sqlalchemy.dialects.postgresql",
-    "suggest_batch_size's body": "import zeus_kfp.state_store",
+    "report_feedback's body": "import zeus_kfp.state_store",
+    "suggest_batch_size's body": "import zeus_kfp.state_store, numpy",
     "the training process (without torch)": "import zeus_kfp.zeus_core.training.run",
     "kfp": "import kfp.dsl",
 }

@@ -18,7 +18,7 @@ def parse_arguments(name: str, document: str) -> dict[str, Any]:
     """
     try:
         values = json.loads(document or "{}", parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         values = error
     if not isinstance(values, dict):
         raise InvalidValueError(f'{name} must be a JSON object such as {{"learning_rate": 0.1}}, not {document!r}')

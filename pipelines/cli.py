@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from zeus_kfp.pipelines import schedule_commands, store_commands, submit_commands
 from zeus_kfp.pipelines.simulate import simulate_command
 
 app = typer.Typer(
@@ -13,8 +14,17 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-database = typer.Typer(help="The store's database.", no_args_is_help=True)
-app.add_typer(database, name="db")
+app.add_typer(submit_commands.app)
+for name, commands in {
+    "schedule": schedule_commands.app,
+    "jobs": store_commands.jobs,
+    "recurrences": store_commands.recurrences,
+    "trials": store_commands.trials,
+    "profiles": store_commands.profiles,
+    "arms": store_commands.arms,
+    "db": store_commands.database,
+}.items():
+    app.add_typer(commands, name=name)
 
 
 @app.command()
@@ -63,16 +73,6 @@ def report(
 
 
 app.command("simulate")(simulate_command)
-
-
-@database.command()
-def upgrade() -> None:
-    """Make or upgrade the schema of the store that ZEUS_KFP_STORE_URL names."""
-    from zeus_kfp.state_store import StateStore
-
-    with StateStore.from_environment() as store:
-        store.upgrade()
-    typer.echo("the store is up to date")
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kfp import local
 
+from zeus_kfp.pipelines.recurring_training.parameters import check_parameters
 from zeus_kfp.pipelines.recurring_training.pipeline import STORE_VARIABLE
 
 
@@ -23,9 +24,14 @@ def run_locally(
         root: Folder for artifacts and the cache of preprocessed data; made if it is missing.
         parameters: The pipeline's parameters.
 
+    A run that is granted no recurrence, since another one of the job is running, trains nothing and ends like any
+    other: its output says why.
+
     Raises:
+        InvalidValueError: If a parameter is out of its range.
         RuntimeError: If the run fails, for example since no trial reached the target.
     """
+    check_parameters(parameters or {})
     root = Path(root).resolve()
     root.mkdir(parents=True, exist_ok=True)
     local.init(

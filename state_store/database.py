@@ -1,27 +1,47 @@
 """The connection to the database: its URL, its transactions, and its faults as the library's own errors."""
 
+import logging
 import os
+import random
+import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, TypeVar
-from urllib.parse import quote
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
-from sqlmodel import Session
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from zeus_kfp.zeus_core.errors import InvalidValueError, StoreUnavailableError
+from zeus_kfp.state_store.faults import own_error, passes
+from zeus_kfp.zeus_core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from tenacity import Retrying
+
+logger = logging.getLogger(__name__)
 
 STORE_VARIABLE = "ZEUS_KFP_STORE_URL"
 """Environment variable that holds the store's URL."""
 
-BUSY_TIMEOUT_S = 30
-"""How long an operation waits for another process's transaction, and tries again after a lost connection."""
+PATIENCE_S = 30.0
+"""How long an operation waits for another process's transaction, and tries again after a fault that passes."""
+
+_SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "ceph", "gluster", "lustre", "gpfs", "virtiofs", "afs")
+_LONGEST_TRANSACTION_MS = 60_000
+_WRITES = "zeus_kfp_writes"
+_CONNECT: dict[str, Any] = {
+    "connect_timeout": 10,
+    "application_name": "zeus-kfp",
+    # A server that vanished without a word is noticed within half a minute.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
 
 _EXAMPLES = "sqlite:////absolute/path/store.db or postgresql://user:password@host/database"
-_TRANSIENT = ("database is locked", "deadlock detected", "could not serialize", "server closed the connection")
 T = TypeVar("T")
 
 
@@ -59,6 +79,10 @@ def parse_url(url: str) -> URL:
         raise InvalidValueError(
             f"the store's URL can't be read: quote the password (%2F for /, %40 for @, %3A for :), as in {_EXAMPLES}"
         )
+    if scheme == "sqlite" and parsed.query:
+        raise InvalidValueError(
+            f"an SQLite store's URL takes no options after a question mark (and its file name holds none): {_EXAMPLES}"
+        )
     if scheme == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise InvalidValueError(f"an SQLite store needs a file, since every step is a process: such as {_EXAMPLES}")
     return parsed.set(drivername=drivers[scheme])
@@ -67,15 +91,21 @@ def parse_url(url: str) -> URL:
 class Database:
     """One database, its transactions serialised as the store needs them."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
         """Prepare to connect; nothing is connected yet.
+
+        Args:
+            url: The store's URL.
+            patience_s: How long to wait for others, and to try again after a fault that passes.
 
         Raises:
             InvalidValueError: If the URL is of no supported kind.
         """
         self.url = parse_url(url)
         self.is_sqlite = self.url.drivername == "sqlite"
-        self.engine = _sqlite_engine(self.url) if self.is_sqlite else _postgresql_engine(self.url)
+        self.patience_s = patience_s
+        make_engine = _sqlite_engine if self.is_sqlite else _postgresql_engine
+        self.engine = make_engine(self.url, patience_s)
 
     def __repr__(self) -> str:
         """Show where the database is, without the password."""
@@ -88,78 +118,65 @@ class Database:
             return str(self.url.database)
         return f"{self.url.host or self.url.query.get('host', 'localhost')}:{self.url.port or 5432}"
 
-    def write(self, operation: Callable[[Session], T]) -> T:
-        """Run ``operation`` in a transaction that writes; again after a fault that passes.
+    def write(self, operation: Callable[[Connection], T]) -> T:
+        """Run ``operation`` in a transaction that writes; the same errors as :meth:`attempt`."""
+        return self.attempt(lambda: self._in_transaction(operation, write=True))
+
+    def read(self, operation: Callable[[Connection], T]) -> T:
+        """Run ``operation`` in a transaction that only reads, and sees one state of the database."""
+        return self.attempt(lambda: self._in_transaction(operation, write=False))
+
+    def attempt(self, work: Callable[[], T]) -> T:
+        """Run ``work``; after a fault that passes run it again, for as long as there is patience.
 
         Raises:
-            StoreUnavailableError: If the database can't be reached, written, or does not answer in time.
+            StoreUnavailableError: If the database can't be reached, used, or does not answer in time.
+            StoreError: If it refuses what was written.
         """
-        return self._attempt(lambda: self._in_session(operation, write=True))
-
-    def read(self, operation: Callable[[Session], T]) -> T:
-        """Run ``operation`` in a transaction that only reads.
-
-        Raises:
-            StoreUnavailableError: If the database can't be reached or does not answer in time.
-        """
-        return self._attempt(lambda: self._in_session(operation, write=False))
+        try:
+            return work()
+        except DBAPIError as error:
+            fault = own_error(error, self.url, self.place)
+            if not passes(error) or self.patience_s <= 0:
+                raise fault from None
+        logger.warning("%s (trying again for up to %g s)", fault, self.patience_s)
+        try:
+            return self._retrying()(work)
+        except DBAPIError as error:
+            raise own_error(error, self.url, self.place) from None
 
     @contextmanager
     def connection(self, *, write: bool) -> Iterator[Connection]:
         """Give a connection inside a transaction, which is committed at the end of the block."""
-        with self.engine.connect().execution_options(zeus_kfp_write=write) as connection, connection.begin():
+        options: dict[str, Any] = {_WRITES: write}
+        if not write and not self.is_sqlite:
+            options["isolation_level"] = "REPEATABLE READ"
+        with self.engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
 
     def close(self) -> None:
         """Give the connections back."""
         self.engine.dispose()
 
-    def _in_session(self, operation: Callable[[Session], T], *, write: bool) -> T:
-        with self.connection(write=write) as connection, Session(connection, expire_on_commit=False) as session:
-            result = operation(session)
-            session.flush()
-            return result
+    def _in_transaction(self, operation: Callable[[Connection], T], *, write: bool) -> T:
+        with self.connection(write=write) as connection:
+            return operation(connection)
 
-    def _attempt(self, work: Callable[[], T]) -> T:
-        retrying = Retrying(
-            retry=retry_if_exception(_is_transient),
-            stop=stop_after_delay(BUSY_TIMEOUT_S),
+    def _retrying(self) -> "Retrying":
+        # Imported late: a step that meets no fault does not wait for it.
+        from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+        return Retrying(
+            retry=retry_if_exception(passes),
+            stop=stop_after_delay(self.patience_s),
             wait=wait_random_exponential(multiplier=0.02, max=1),
             reraise=True,
         )
-        return self.guarded(lambda: retrying(work))
-
-    def guarded(self, work: Callable[[], T]) -> T:
-        """Run ``work`` and turn a driver's error into the library's own.
-
-        Raises:
-            StoreUnavailableError: If the database can't be reached, used, or does not answer in time.
-        """
-        try:
-            return work()
-        except DatabaseError as error:
-            raise self.unavailable(error) from None
-
-    def unavailable(self, error: DBAPIError) -> StoreUnavailableError:
-        """Return the library's error for a driver's, without the password and the statement's values."""
-        text = " ".join(str(error.orig).split())
-        password = str(self.url.password or "")
-        for secret in filter(None, (password, quote(password, safe=""), str(self.url.query.get("password", "")))):
-            text = text.replace(secret, "***")
-        return StoreUnavailableError(
-            f"the store at {self.place} can't be used: {text}; check that it runs, that it can be reached from here "
-            f"and that {STORE_VARIABLE} is right"
-        )
 
 
-def _is_transient(error: BaseException) -> bool:
-    if not isinstance(error, OperationalError | DBAPIError):
-        return False
-    return error.connection_invalidated or any(text in str(error.orig) for text in _TRANSIENT)
-
-
-def _sqlite_engine(url: URL) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True)
+def _sqlite_engine(url: URL, patience_s: float) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": patience_s}, hide_parameters=True)
+    is_local = on_local_file_system(str(url.database))
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
@@ -167,19 +184,82 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute("PRAGMA foreign_keys=ON")
-        # A committed trial survives a power cut; the rollback journal works on every file system.
+        # A committed trial survives a power cut.
         cursor.execute("PRAGMA synchronous=FULL")
+        if is_local:
+            _use_write_ahead_log(cursor)
         cursor.close()
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        write = connection.get_execution_options().get("zeus_kfp_write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        if _writes(connection):
+            _begin_writing(connection, patience_s)
+        else:
+            connection.exec_driver_sql("BEGIN")
 
     return engine
 
 
-def _postgresql_engine(url: URL) -> Engine:
-    return create_engine(
-        url, pool_pre_ping=True, hide_parameters=True, connect_args={"connect_timeout": 10}, pool_size=1
-    )
+def _begin_writing(connection: Connection, patience_s: float) -> None:
+    """Begin a transaction as the only writer, looking every other millisecond whether nobody else writes.
+
+    SQLite's own waiting slows down to ten looks a second, so that of many writers most would sleep while none writes.
+    """
+    driver: Any = connection.connection.dbapi_connection
+    deadline_s = time.monotonic() + patience_s
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        while time.monotonic() < deadline_s:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not error.sqlite_errorname.startswith("SQLITE_BUSY"):
+                    break
+            time.sleep(random.uniform(0.0005, 0.0025))
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
+    # The fault comes once more, as SQLAlchemy's own.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _use_write_ahead_log(cursor: Any) -> None:
+    # One sync a commit instead of four. The file keeps the mode, so whoever is refused now since another process is
+    # at work needs nothing: the other one sets it.
+    with suppress(sqlite3.OperationalError):
+        cursor.execute("PRAGMA journal_mode=WAL")
+
+
+def on_local_file_system(path: str, mounts: Path = Path("/proc/self/mounts")) -> bool:
+    """Return whether a file lies on a disk of this machine: several machines can't share a write-ahead log."""
+    folder = Path(path).resolve()
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    kinds = {line.split()[1].replace("\\040", " "): line.split()[2] for line in lines}
+    nearest = next((str(parent) for parent in [folder, *folder.parents] if str(parent) in kinds), "/")
+    kind = kinds.get(nearest, "")
+    return not kind.startswith(_SHARED_FILE_SYSTEMS)
+
+
+def _postgresql_engine(url: URL, patience_s: float) -> Engine:
+    # No ping before each use: an operation that meets a lost connection is run again.
+    engine = create_engine(url, hide_parameters=True, connect_args=_CONNECT, pool_size=1)
+    lock_timeout_ms = max(int(patience_s * 1000), 1)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        # Whoever stalls while it holds a job's row must not hold up the job's other steps for ever.
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SET lock_timeout = {lock_timeout_ms}; "
+                f"SET idle_in_transaction_session_timeout = {_LONGEST_TRANSACTION_MS}"
+            )
+        connection.commit()
+
+    return engine
+
+
+def _writes(connection: Connection) -> bool:
+    return bool(connection.get_execution_options().get(_WRITES, False))

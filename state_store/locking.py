@@ -1,92 +1,76 @@
-"""A job's lock, leases, and the reaping of what outlived them."""
+"""Leases, and the reaping of what outlived them."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from sqlmodel import Session, col, select
+from sqlalchemy import and_, bindparam, func, select
+from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.records import RecurrenceState
-from zeus_kfp.state_store.tables import JobRow, RecurrenceRow, TrialRow
-from zeus_kfp.zeus_core.errors import UnknownJobError, UnknownRecurrenceError
+from zeus_kfp.state_store.statements import Row, issued_trials, put, rows, trials_of
+from zeus_kfp.state_store.tables import RECURRENCE, TRIAL
 from zeus_kfp.zeus_core.trial import TrialState
 
 LEASE_MARGIN = timedelta(minutes=10)
 """What a step may take beyond the trial's own time cap: its pod's start, its report."""
 
-
-def locked_job(session: Session, job_id: str) -> JobRow:
-    """Return a job's row; no other process changes the job until the transaction ends.
-
-    SQLite's transaction holds the whole database already; its FOR UPDATE is none.
-
-    Raises:
-        UnknownJobError: If there is no such job.
-    """
-    job = session.exec(select(JobRow).where(JobRow.job_id == job_id).with_for_update()).first()
-    if job is None:
-        raise UnknownJobError(f"the store holds no job {job_id!r}: open_recurrence registers it")
-    return job
+_IS_OPEN = and_(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
+_OLDEST_OPEN = select(RECURRENCE).where(_IS_OPEN).order_by(RECURRENCE.c.number).limit(1)
+_OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(_IS_OPEN)
+_MAYBE_DEAD = select(RECURRENCE).where(_IS_OPEN, RECURRENCE.c.lease_expires_at <= bindparam("now"))
 
 
-def find_recurrence(session: Session, job_id: str, run_id: str) -> RecurrenceRow | None:
-    """Return the recurrence of a run, None if the run opened none."""
-    query = select(RecurrenceRow).where(RecurrenceRow.job_id == job_id, RecurrenceRow.run_id == run_id)
-    return session.exec(query).first()
-
-
-def required_recurrence(session: Session, job_id: str, run_id: str) -> RecurrenceRow:
-    """Return the recurrence of a run.
-
-    Raises:
-        UnknownRecurrenceError: If the run opened none.
-    """
-    recurrence = find_recurrence(session, job_id, run_id)
-    if recurrence is None:
-        raise UnknownRecurrenceError(
-            f"run {run_id!r} opened no recurrence of job {job_id!r}: open_recurrence comes first"
-        )
-    return recurrence
-
-
-def trials_of(session: Session, recurrence: RecurrenceRow) -> list[TrialRow]:
-    """Return a recurrence's trials by slot."""
-    query = select(TrialRow).where(TrialRow.recurrence_id == recurrence.id).order_by(col(TrialRow.slot))
-    return list(session.exec(query))
-
-
-def lease_from(now: datetime, job: JobRow) -> datetime:
+def lease_from(now: datetime, job: Row) -> datetime:
     """Return until when a trial or recurrence that is heard of now counts as alive."""
     return now + timedelta(seconds=job.max_trial_time_s) + LEASE_MARGIN
 
 
-def expire(trial: TrialRow, now: datetime, reason: str) -> None:
-    """End a trial that never reported."""
-    trial.state = TrialState.EXPIRED.value
-    trial.finished_at = now
-    trial.reason = reason
-
-
-def reap_trials(session: Session, job: JobRow, now: datetime) -> None:
-    """Expire the job's trials whose lease has passed."""
-    query = select(TrialRow).where(TrialRow.job_id == job.job_id, TrialRow.state == TrialState.ISSUED.value)
-    for trial in session.exec(query):
-        if trial.lease_expires_at <= now:
-            expire(trial, now, "its lease passed without a report")
-
-
-def reap_recurrences(session: Session, job: JobRow, now: datetime) -> None:
-    """Close the job's recurrences whose lease has passed, with the trials that they left behind."""
-    query = select(RecurrenceRow).where(
-        RecurrenceRow.job_id == job.job_id, RecurrenceRow.state == RecurrenceState.OPEN.value
-    )
-    for recurrence in session.exec(query):
-        if recurrence.lease_expires_at <= now:
-            expire_issued(session, recurrence, now, "its recurrence vanished")
-            recurrence.state = RecurrenceState.EXPIRED.value
-            recurrence.closed_at = now
-
-
-def expire_issued(session: Session, recurrence: RecurrenceRow, now: datetime, reason: str) -> None:
-    """Expire the trials of a recurrence that never reported."""
-    for trial in trials_of(session, recurrence):
+def alive_until(job: Row, recurrence: Row, trials: Iterable[Row]) -> datetime:
+    """Return the end of a recurrence's lease: of its own, from its opening, or of what its trials were last heard."""
+    leases: list[datetime] = [recurrence.lease_expires_at]
+    for trial in trials:
         if trial.state == TrialState.ISSUED:
-            expire(trial, now, reason)
+            leases.append(trial.lease_expires_at)
+        elif trial.report_number is not None:
+            leases.append(lease_from(trial.finished_at, job))
+    return max(leases)
+
+
+def open_count(connection: Connection, job: Row) -> int:
+    """Return how many of a job's recurrences have not ended."""
+    return int(connection.execute(_OPEN_COUNT, {"job_id": job.job_id}).scalar_one())
+
+
+def oldest_open(connection: Connection, job: Row) -> Row:
+    """Return the oldest of a job's recurrences that have not ended; there is one."""
+    return rows(connection, _OLDEST_OPEN, {"job_id": job.job_id})[0]
+
+
+def expire(connection: Connection, trial: Row, now: datetime, reason: str) -> None:
+    """End a trial that never reported."""
+    put(connection, TRIAL, trial, state=TrialState.EXPIRED.value, finished_at=now, reason=reason)
+
+
+def reap_trials(connection: Connection, issued: list[Row], now: datetime) -> list[Row]:
+    """Expire the trials whose lease has passed, and return the others."""
+    for trial in issued:
+        if trial.lease_expires_at <= now:
+            expire(connection, trial, now, "its lease passed without a report")
+    return [trial for trial in issued if trial.state == TrialState.ISSUED]
+
+
+def reap(connection: Connection, job: Row, now: datetime) -> None:
+    """Close the job's recurrences whose lease has passed, with all trials that were left behind."""
+    for recurrence in rows(connection, _MAYBE_DEAD, {"job_id": job.job_id, "now": now}):
+        trials = trials_of(connection, recurrence)
+        if alive_until(job, recurrence, trials) <= now:
+            expire_issued(connection, trials, now, "its recurrence vanished")
+            put(connection, RECURRENCE, recurrence, state=RecurrenceState.EXPIRED.value, closed_at=now)
+    reap_trials(connection, issued_trials(connection, job), now)
+
+
+def expire_issued(connection: Connection, trials: list[Row], now: datetime, reason: str) -> None:
+    """Expire those of a recurrence's trials that never reported."""
+    for trial in trials:
+        if trial.state == TrialState.ISSUED:
+            expire(connection, trial, now, reason)

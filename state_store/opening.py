@@ -1,26 +1,27 @@
 """Opening and closing a recurrence."""
 
 import importlib
+import shlex
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-from sqlmodel import Session, func, select
+from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.generators import generator_at, seeded_state
 from zeus_kfp.state_store.learning import load_learnt, price_again, relearn
-from zeus_kfp.state_store.locking import (
-    expire_issued,
+from zeus_kfp.state_store.locking import alive_until, expire_issued, lease_from, oldest_open, open_count, reap
+from zeus_kfp.state_store.records import JobPhase, OpenedRecurrence, RecurrenceRecord, RecurrenceState
+from zeus_kfp.state_store.rows import knobs_of, recurrence_record, spec_of
+from zeus_kfp.state_store.statements import (
+    Row,
+    add,
     find_recurrence,
-    lease_from,
     locked_job,
-    reap_recurrences,
-    reap_trials,
+    put,
     required_recurrence,
     trials_of,
 )
-from zeus_kfp.state_store.records import JobPhase, OpenedRecurrence, RecurrenceRecord, RecurrenceState
-from zeus_kfp.state_store.rows import knobs_of, recurrence_record, spec_of
-from zeus_kfp.state_store.tables import JobRow, RecurrenceRow
+from zeus_kfp.state_store.tables import JOB, RECURRENCE
 from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.policies import policy_named
@@ -36,42 +37,44 @@ ON_KNOB_CHANGE = ("refuse", "accept")
 
 
 def open_recurrence(
-    session: Session, now: datetime, spec: JobSpec, run_id: str, on_knob_change: str, data_version: str
+    connection: Connection, now: datetime, spec: JobSpec, run_id: str, on_knob_change: str, data_version: str
 ) -> OpenedRecurrence:
     """Register the job the first time, take its changes, and open a recurrence or say why not."""
     if on_knob_change not in ON_KNOB_CHANGE:
         raise InvalidValueError(f"on_knob_change must be one of {', '.join(ON_KNOB_CHANGE)}, not {on_knob_change!r}")
     policy = policy_named(spec.policy)
-    _register(session, now, spec)
-    job = locked_job(session, spec.job_id)
-    reap_recurrences(session, job, now)
-    reap_trials(session, job, now)
-    earlier = find_recurrence(session, job.job_id, run_id)
+    _register(connection, now, spec)
+    job = locked_job(connection, spec.job_id)
+    reap(connection, job, now)
+    earlier = find_recurrence(connection, job.job_id, run_id)
     if earlier is not None:
         # A step started twice: its knobs were taken the first time, and others may have been accepted since.
-        return _reopened(job, earlier, now)
-    _take_changes(session, job, spec, on_knob_change)
-    refusal = _why_not(session, job)
+        return _reopened(connection, job, earlier, now)
+    _take_changes(connection, job, spec, on_knob_change)
+    refusal = _why_not(connection, job)
     if refusal:
         return OpenedRecurrence(False, refusal, 0, (), "")
     # A job whose sizes are all ruled out has nothing to open for; whatever is drawn here is thrown away.
-    policy.suggest(spec_of(job), load_learnt(session, job), (), np.random.default_rng(0))
-    return _open(session, job, run_id, now, data_version)
+    policy.suggest(spec_of(job), load_learnt(connection, job), (), generator_at(job.generator_state))
+    return _open(connection, job, run_id, now, data_version)
 
 
-def close_recurrence(session: Session, now: datetime, job_id: str, run_id: str) -> RecurrenceRecord:
+def close_recurrence(connection: Connection, now: datetime, job_id: str, run_id: str) -> RecurrenceRecord:
     """End a recurrence and free its slot; one that has ended stays as it is."""
-    job = locked_job(session, job_id)
-    recurrence = required_recurrence(session, job.job_id, run_id)
+    job = locked_job(connection, job_id)
+    recurrence = required_recurrence(connection, job.job_id, run_id)
+    trials = trials_of(connection, recurrence)
     if recurrence.state == RecurrenceState.OPEN:
-        expire_issued(session, recurrence, now, "its recurrence ended without a report")
-        reached = any(t.state == TrialState.REACHED for t in trials_of(session, recurrence))
-        recurrence.state = (RecurrenceState.REACHED if reached else RecurrenceState.NOT_REACHED).value
-        recurrence.closed_at = now
-    return recurrence_record(recurrence, trials_of(session, recurrence))
+        expire_issued(connection, trials, now, "its recurrence ended without a report")
+        reached = any(t.state == TrialState.REACHED for t in trials)
+        state = (RecurrenceState.REACHED if reached else RecurrenceState.NOT_REACHED).value
+        put(connection, RECURRENCE, recurrence, state=state, closed_at=now)
+        if _has_had_all(job) and not open_count(connection, job):
+            put(connection, JOB, job, phase=JobPhase.COMPLETED.value)
+    return recurrence_record(recurrence, trials)
 
 
-def _register(session: Session, now: datetime, spec: JobSpec) -> None:
+def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
     values: dict[str, Any] = knobs_of(spec) | {
         "phase": JobPhase.RUNNING.value,
         "generation": 0,
@@ -80,15 +83,15 @@ def _register(session: Session, now: datetime, spec: JobSpec) -> None:
         "recurrence_count": 0,
         "trial_count": 0,
         "report_count": 0,
-        "generator_state": dict(np.random.default_rng(spec.seed).bit_generator.state),
+        "generator_state": seeded_state(spec.seed),
         "created_at": now,
     }
     # The module of the dialect in use is loaded already; the other's would only cost its import.
-    dialect = importlib.import_module(f"sqlalchemy.dialects.{session.get_bind().dialect.name}")
-    session.connection().execute(dialect.insert(JobRow).values(**values).on_conflict_do_nothing())
+    dialect = importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
+    connection.execute(dialect.insert(JOB).values(**values).on_conflict_do_nothing())
 
 
-def _take_changes(session: Session, job: JobRow, spec: JobSpec, on_knob_change: str) -> None:
+def _take_changes(connection: Connection, job: Row, spec: JobSpec, on_knob_change: str) -> None:
     changes = spec_of(job).differences(spec)
     learning = {name: pair for name, pair in changes.items() if name not in OPERATIONAL_KNOBS}
     if learning and on_knob_change == "refuse":
@@ -97,66 +100,77 @@ def _take_changes(session: Session, job: JobRow, spec: JobSpec, on_knob_change: 
             f"job {job.job_id!r} was registered with other knobs: {shown}. Use another job_id to start a new job, or "
             "pass on_knob_change='accept' to go on with the new ones"
         )
-    columns = knobs_of(spec)
-    for name in changes:
-        setattr(job, name, columns[name])
+    columns = {name: knobs_of(spec)[name] for name in changes}
+    if "num_recurrences" in changes and job.phase == JobPhase.COMPLETED:
+        columns["phase"] = JobPhase.RUNNING.value
+    put(connection, JOB, job, **columns)
     if learning:
-        _apply(session, job, spec, set(learning))
+        _apply(connection, job, spec, set(learning))
 
 
-def _apply(session: Session, job: JobRow, spec: JobSpec, changed: set[str]) -> None:
+def _apply(connection: Connection, job: Row, spec: JobSpec, changed: set[str]) -> None:
+    follow: dict[str, Any] = {}
     if "seed" in changed:
-        job.generator_state = dict(np.random.default_rng(spec.seed).bit_generator.state)
+        follow["generator_state"] = seeded_state(spec.seed)
     if spec.max_power_w:
-        job.rated_power_w = spec.max_power_w
-    job.generation += bool(changed & MEANING_KNOBS)
+        follow["rated_power_w"] = spec.max_power_w
+    if changed & MEANING_KNOBS:
+        follow["generation"] = job.generation + 1
+    put(connection, JOB, job, **follow)
     if changed & {"eta_knob", "max_power_w"} and job.rated_power_w:
-        price_again(session, job)
-    session.flush()
-    relearn(session, job)
+        price_again(connection, job)
+    relearn(connection, job)
 
 
-def _reopened(job: JobRow, earlier: RecurrenceRow, now: datetime) -> OpenedRecurrence:
+def _reopened(connection: Connection, job: Row, earlier: Row, now: datetime) -> OpenedRecurrence:
     if earlier.state != RecurrenceState.OPEN:
         why = f"this run has ended its recurrence {earlier.number} of job {job.job_id} already ({earlier.state})"
         return OpenedRecurrence(False, why, 0, (), "")
-    earlier.lease_expires_at = lease_from(now, job)
+    put(connection, RECURRENCE, earlier, lease_expires_at=lease_from(now, job))
     return _opened(job, earlier)
 
 
-def _why_not(session: Session, job: JobRow) -> str:
-    if job.num_recurrences and job.recurrence_count >= job.num_recurrences:
-        job.phase = JobPhase.COMPLETED.value
+def _has_had_all(job: Row) -> bool:
+    return bool(job.num_recurrences and job.recurrence_count >= job.num_recurrences)
+
+
+def _why_not(connection: Connection, job: Row) -> str:
+    running = open_count(connection, job)
+    if _has_had_all(job):
+        put(connection, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
         return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"
-    job.phase = JobPhase.RUNNING.value
-    query = select(func.count()).select_from(RecurrenceRow)
-    running = session.exec(
-        query.where(RecurrenceRow.job_id == job.job_id, RecurrenceRow.state == RecurrenceState.OPEN.value)
-    ).one()
-    if running >= job.max_concurrent_recurrences:
-        return (
-            f"job {job.job_id} has {running} recurrences running, as many as max_concurrent_recurrences allows: "
-            "this run trains nothing"
-        )
-    return ""
-
-
-def _open(session: Session, job: JobRow, run_id: str, now: datetime, data_version: str) -> OpenedRecurrence:
-    job.recurrence_count += 1
-    recurrence = RecurrenceRow(
-        job_id=job.job_id,
-        run_id=run_id,
-        number=job.recurrence_count,
-        state=RecurrenceState.OPEN.value,
-        data_epoch=f"{data_version}-{job.data_generation}",
-        opened_at=now,
-        lease_expires_at=lease_from(now, job),
+    if job.phase == JobPhase.DELETED:
+        return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
+    if job.phase == JobPhase.COMPLETED:
+        return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
+    if running < job.max_concurrent_recurrences:
+        return ""
+    oldest = oldest_open(connection, job)
+    lease = alive_until(job, oldest, trials_of(connection, oldest))
+    return (
+        f"job {job.job_id} has as many recurrences running as max_concurrent_recurrences allows "
+        f"({job.max_concurrent_recurrences}): this run trains nothing. The oldest is recurrence {oldest.number} of run "
+        f"{oldest.run_id}; if that run is dead, its slot is free from {lease:%Y-%m-%d %H:%M} UTC on, "
+        f"or at once after `zeus-kfp recurrences close {shlex.quote(job.job_id)} {shlex.quote(oldest.run_id)}`"
     )
-    session.add(recurrence)
-    return _opened(job, recurrence)
 
 
-def _opened(job: JobRow, recurrence: RecurrenceRow) -> OpenedRecurrence:
+def _open(connection: Connection, job: Row, run_id: str, now: datetime, data_version: str) -> OpenedRecurrence:
+    put(connection, JOB, job, recurrence_count=job.recurrence_count + 1)
+    values = {
+        "job_id": job.job_id,
+        "run_id": run_id,
+        "number": job.recurrence_count,
+        "state": RecurrenceState.OPEN.value,
+        "data_epoch": f"{data_version}-{job.data_generation}",
+        "data_missing": False,
+        "opened_at": now,
+        "lease_expires_at": lease_from(now, job),
+    }
+    return _opened(job, add(connection, RECURRENCE, values))
+
+
+def _opened(job: Row, recurrence: Row) -> OpenedRecurrence:
     slots = tuple(range(1, job.max_retries + 1))
     why = f"recurrence {recurrence.number} of job {job.job_id}"
     return OpenedRecurrence(True, why, recurrence.number, slots, recurrence.data_epoch)

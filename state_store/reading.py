@@ -1,69 +1,136 @@
-"""Reading: jobs, recurrences, trials and profiles as frozen values."""
+"""Reading: jobs, recurrences, trials, profiles and arms as frozen values."""
 
-from sqlmodel import Session, col, select
+from datetime import datetime
+from typing import Any
 
-from zeus_kfp.state_store.locking import find_recurrence, required_recurrence, trials_of
-from zeus_kfp.state_store.records import JobRecord, ProfileRecord, RecurrenceRecord, TrialRecord
-from zeus_kfp.state_store.rows import job_record, profile_of, recurrence_record, trial_record
-from zeus_kfp.state_store.tables import JobRow, ProfileRow, RecurrenceRow, TrialRow
-from zeus_kfp.zeus_core.errors import UnknownJobError
+from sqlalchemy import Select, and_, select
+from sqlalchemy.engine import Connection
+
+from zeus_kfp.state_store.learning import load_learnt
+from zeus_kfp.state_store.records import (
+    JobOverview,
+    JobPhase,
+    ProfileRecord,
+    RecurrenceRecord,
+    RecurrenceState,
+    TrialRecord,
+)
+from zeus_kfp.state_store.rows import (
+    job_record,
+    profile_of,
+    recurrence_record,
+    spec_of,
+    trial_record,
+)
+from zeus_kfp.state_store.statements import (
+    Row,
+    find_job,
+    labelled,
+    part,
+    recurrence_with_trials,
+    rows,
+)
+from zeus_kfp.state_store.tables import JOB, PROFILE, RECURRENCE, TRIAL
+from zeus_kfp.zeus_core.policies import ArmPosterior, policy_named
 from zeus_kfp.zeus_core.trial import TrialState
 
 
-def job_row(session: Session, job_id: str) -> JobRow:
-    """Return a job's row.
+def jobs(
+    connection: Connection, *, phase: JobPhase | None, user: str | None, since: datetime | None
+) -> tuple[JobOverview, ...]:
+    """Return jobs with their latest recurrence, by name, in one query."""
+    latest = and_(RECURRENCE.c.job_id == JOB.c.job_id, RECURRENCE.c.number == JOB.c.recurrence_count)
+    query = select(*labelled(JOB), *labelled(RECURRENCE)).select_from(JOB.outerjoin(RECURRENCE, latest))
+    wanted = JOB.c.phase != JobPhase.DELETED.value if phase is None else JOB.c.phase == phase.value
+    query = query.where(wanted)
+    if user is not None:
+        query = query.where(JOB.c.user == user)
+    if since is not None:
+        query = query.where((RECURRENCE.c.opened_at >= since) | (JOB.c.created_at >= since))
+    found = connection.execute(query.order_by(JOB.c.job_id)).mappings()
+    return tuple(_overview(part(row, JOB), part(row, RECURRENCE)) for row in found)
 
-    Raises:
-        UnknownJobError: If there is no such job.
-    """
-    job = session.get(JobRow, job_id)
-    if job is None:
-        raise UnknownJobError(f"the store holds no job {job_id!r}: open_recurrence registers it")
-    return job
 
-
-def jobs(session: Session) -> tuple[JobRecord, ...]:
-    """Return every job, by name."""
-    return tuple(job_record(row) for row in session.exec(select(JobRow).order_by(JobRow.job_id)))
-
-
-def recurrences(session: Session, job_id: str) -> tuple[RecurrenceRecord, ...]:
+def recurrences(
+    connection: Connection, job_id: str, *, state: RecurrenceState | None, since: datetime | None
+) -> tuple[RecurrenceRecord, ...]:
     """Return a job's recurrences, oldest first."""
-    job_row(session, job_id)
-    trials: dict[int, list[TrialRow]] = {}
-    for trial in session.exec(select(TrialRow).where(TrialRow.job_id == job_id).order_by(col(TrialRow.number))):
+    find_job(connection, job_id)
+    of_job = RECURRENCE.c.job_id == job_id
+    query = select(RECURRENCE).where(of_job).order_by(RECURRENCE.c.number)
+    if state is not None:
+        query = query.where(RECURRENCE.c.state == state.value)
+    if since is not None:
+        query = query.where(RECURRENCE.c.opened_at >= since)
+    trials: dict[int, list[Row]] = {}
+    for trial in rows(connection, select(TRIAL).where(TRIAL.c.job_id == job_id).order_by(TRIAL.c.number)):
         trials.setdefault(trial.recurrence_id, []).append(trial)
-    rows = session.exec(select(RecurrenceRow).where(RecurrenceRow.job_id == job_id).order_by(col(RecurrenceRow.number)))
-    return tuple(recurrence_record(row, trials.get(row.id or 0, [])) for row in rows)
+    return tuple(recurrence_record(row, trials.get(row.id, [])) for row in rows(connection, query))
 
 
-def recurrence(session: Session, job_id: str, run_id: str) -> RecurrenceRecord:
+def recurrence(connection: Connection, job_id: str, run_id: str) -> RecurrenceRecord:
     """Return the recurrence of a run."""
-    row = required_recurrence(session, job_id, run_id)
-    return recurrence_record(row, trials_of(session, row))
+    row, trials, _ = recurrence_with_trials(connection, job_id, run_id)
+    return recurrence_record(row, trials)
 
 
-def trials(session: Session, job_id: str, run_id: str | None) -> tuple[TrialRecord, ...]:
-    """Return a job's trials, or those of one run, oldest first."""
-    job_row(session, job_id)
-    query = select(TrialRow, RecurrenceRow).where(TrialRow.job_id == job_id, TrialRow.recurrence_id == RecurrenceRow.id)
-    if run_id is not None:
-        query = query.where(RecurrenceRow.run_id == run_id)
-    return tuple(trial_record(trial, row) for trial, row in session.exec(query.order_by(col(TrialRow.number))))
+def trials(
+    connection: Connection,
+    job_id: str,
+    *,
+    run_id: str | None,
+    state: TrialState | None,
+    batch_size: int | None,
+    since: datetime | None,
+) -> tuple[TrialRecord, ...]:
+    """Return a job's trials, oldest first."""
+    find_job(connection, job_id)
+    recurrence_of = TRIAL.join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id)
+    query = select(*labelled(TRIAL), *labelled(RECURRENCE)).select_from(recurrence_of).where(TRIAL.c.job_id == job_id)
+    conditions = {
+        RECURRENCE.c.run_id: run_id,
+        TRIAL.c.state: None if state is None else state.value,
+        TRIAL.c.batch_size: batch_size,
+    }
+    for column, value in conditions.items():
+        if value is not None:
+            query = query.where(column == value)
+    if since is not None:
+        query = query.where(TRIAL.c.issued_at >= since)
+    found = connection.execute(query.order_by(TRIAL.c.number)).mappings()
+    return tuple(trial_record(part(row, TRIAL), part(row, RECURRENCE)) for row in found)
 
 
-def winner(session: Session, job_id: str, run_id: str) -> TrialRecord | None:
+def winner(connection: Connection, job_id: str, run_id: str) -> TrialRecord | None:
     """Return the trial of a run that reached the target."""
-    row = find_recurrence(session, job_id, run_id)
-    if row is None:
-        return None
-    reached = [t for t in trials_of(session, row) if t.state == TrialState.REACHED]
+    find_job(connection, job_id)
+    row, trials, _ = recurrence_with_trials(connection, job_id, run_id)
+    reached = [t for t in trials if t.state == TrialState.REACHED]
     return trial_record(reached[0], row) if reached else None
 
 
-def profiles(session: Session, job_id: str) -> tuple[ProfileRecord, ...]:
+def profiles(connection: Connection, job_id: str, *, batch_size: int | None) -> tuple[ProfileRecord, ...]:
     """Return what a job's trials measured, oldest first."""
-    job_row(session, job_id)
-    query = select(ProfileRow, TrialRow).where(ProfileRow.job_id == job_id, ProfileRow.trial_id == TrialRow.id)
-    rows = session.exec(query.order_by(col(ProfileRow.id)))
-    return tuple(ProfileRecord(trial.number, profile_of(profile)) for profile, trial in rows)
+    find_job(connection, job_id)
+    query: Select[Any] = (
+        select(PROFILE, TRIAL.c.number.label("trial_number"))
+        .join(TRIAL, PROFILE.c.trial_id == TRIAL.c.id)
+        .where(PROFILE.c.job_id == job_id)
+        .order_by(PROFILE.c.id)
+    )
+    if batch_size is not None:
+        query = query.where(PROFILE.c.batch_size == batch_size)
+    return tuple(ProfileRecord(row.trial_number, profile_of(row)) for row in rows(connection, query))
+
+
+def arms(connection: Connection, job_id: str) -> tuple[ArmPosterior, ...]:
+    """Return the belief about every batch size of a job, ascending."""
+    job = find_job(connection, job_id)
+    spec = spec_of(job)
+    return policy_named(spec.policy).posterior(spec, load_learnt(connection, job))
+
+
+def _overview(job: Row, latest: Row) -> JobOverview:
+    if latest.id is None:
+        return JobOverview(job_record(job), None, None, None)
+    return JobOverview(job_record(job), RecurrenceState(latest.state), latest.opened_at, latest.closed_at)

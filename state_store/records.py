@@ -14,6 +14,9 @@ class JobPhase(StrEnum):
 
     RUNNING = "running"
     COMPLETED = "completed"
+    """It has had all its recurrences, or somebody ended it."""
+    DELETED = "deleted"
+    """Somebody struck it out; its history is kept, and its name not free."""
 
 
 class RecurrenceState(StrEnum):
@@ -67,6 +70,23 @@ class JobRecord:
     recurrence_count: int
     trial_count: int
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class JobOverview:
+    """A job and its latest recurrence.
+
+    Attributes:
+        job: The job.
+        latest_state: How its latest recurrence stands; None before the first.
+        latest_opened_at: When that was opened (UTC).
+        latest_closed_at: When it was closed (UTC); None while open.
+    """
+
+    job: JobRecord
+    latest_state: RecurrenceState | None
+    latest_opened_at: datetime | None
+    latest_closed_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

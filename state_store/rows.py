@@ -1,15 +1,16 @@
 """Between table rows and the values that leave the store."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from zeus_kfp.state_store.records import JobPhase, JobRecord, RecurrenceRecord, RecurrenceState, TrialRecord
-from zeus_kfp.state_store.tables import ArmRow, JobRow, ProfileRow, RecurrenceRow, TrialRow
+from zeus_kfp.state_store.statements import Row
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt
 from zeus_kfp.zeus_core.profile import Phase, Profile
-from zeus_kfp.zeus_core.trial import Purpose, TrialPlan, TrialState
+from zeus_kfp.zeus_core.trial import Purpose, Suggestion, TrialPlan, TrialState
 
 _TRIAL_FIELDS = [f.name for f in fields(TrialRecord)]
 
@@ -25,7 +26,7 @@ def knobs_of(spec: JobSpec) -> dict[str, Any]:
     }
 
 
-def spec_of(row: JobRow) -> JobSpec:
+def spec_of(row: Row) -> JobSpec:
     """Return a job's knobs."""
     values = {f.name: getattr(row, f.name) for f in fields(JobSpec)}
     values["batch_sizes"] = tuple(row.batch_sizes)
@@ -34,7 +35,7 @@ def spec_of(row: JobRow) -> JobSpec:
     return JobSpec(**values)
 
 
-def job_record(row: JobRow) -> JobRecord:
+def job_record(row: Row) -> JobRecord:
     """Return a job as registered, and where it stands."""
     return JobRecord(
         spec=spec_of(row),
@@ -48,21 +49,18 @@ def job_record(row: JobRow) -> JobRecord:
     )
 
 
-def trial_record(row: TrialRow, recurrence: RecurrenceRow) -> TrialRecord:
+def trial_record(row: Row, recurrence: Row) -> TrialRecord:
     """Return a trial."""
-    values = {name: getattr(row, name) for name in _TRIAL_FIELDS if hasattr(row, name)}
-    return TrialRecord(
-        **values
-        | {
-            "run_id": recurrence.run_id,
-            "recurrence_number": recurrence.number,
-            "purpose": Purpose(row.purpose),
-            "state": TrialState(row.state),
-        }
-    )
+    derived = {
+        "run_id": recurrence.run_id,
+        "recurrence_number": recurrence.number,
+        "purpose": Purpose(row.purpose),
+        "state": TrialState(row.state),
+    }
+    return TrialRecord(**{name: getattr(row, name) for name in _TRIAL_FIELDS if name not in derived}, **derived)
 
 
-def recurrence_record(row: RecurrenceRow, trials: list[TrialRow]) -> RecurrenceRecord:
+def recurrence_record(row: Row, trials: Sequence[Row]) -> RecurrenceRecord:
     """Return a recurrence with the sums over its trials."""
     winner = next((t for t in trials if t.state == TrialState.REACHED), None)
     costs = [t.cost for t in trials if t.cost is not None]
@@ -84,29 +82,28 @@ def recurrence_record(row: RecurrenceRow, trials: list[TrialRow]) -> RecurrenceR
     )
 
 
-def plan_of(spec: JobSpec, rated_power_w: float, trial: TrialRow, run_id: str) -> TrialPlan:
+def plan_of(job: Row, spec: JobSpec, recurrence: Row, slot: int, number: int, suggestion: Suggestion) -> TrialPlan:
     """Return what the training side is told of a trial."""
     return TrialPlan(
         job_id=spec.job_id,
-        run_id=run_id,
-        slot=trial.slot,
-        number=trial.number,
-        batch_size=trial.batch_size,
-        purpose=Purpose(trial.purpose),
-        why=trial.why,
-        learning_rate_factor=trial.learning_rate_factor,
+        run_id=recurrence.run_id,
+        slot=slot,
+        number=number,
+        batch_size=suggestion.batch_size,
+        purpose=suggestion.purpose,
+        why=suggestion.why,
+        learning_rate_factor=suggestion.learning_rate_factor,
         target_metric=spec.target_metric,
         higher_is_better=spec.higher_is_better,
         max_epochs=spec.max_epochs,
         eta_knob=spec.eta_knob,
-        max_power_w=rated_power_w,
-        cost_threshold=trial.cost_threshold,
+        max_power_w=job.rated_power_w,
+        cost_threshold=suggestion.cost_threshold,
         max_trial_time_s=spec.max_trial_time_s,
-        power_limit_w=trial.power_limit_w,
     )
 
 
-def learnt_of(job: JobRow, arms: list[ArmRow]) -> Learnt:
+def learnt_of(job: Row, arms: Iterable[Row]) -> Learnt:
     """Return what was learnt of a job."""
     summaries = {arm.batch_size: _summary(arm) for arm in arms}
     return without_empty_arms(Learnt(summaries, job.min_recurrence_cost, job.best_batch_size))
@@ -118,7 +115,7 @@ def without_empty_arms(learnt: Learnt) -> Learnt:
     return replace(learnt, arms=arms)
 
 
-def _summary(row: ArmRow) -> ArmSummary:
+def _summary(row: Row) -> ArmSummary:
     return ArmSummary(
         batch_size=row.batch_size,
         count=row.count,
@@ -148,7 +145,7 @@ def arm_columns(summary: ArmSummary) -> dict[str, Any]:
     }
 
 
-def profile_of(row: ProfileRow) -> Profile:
+def profile_of(row: Row) -> Profile:
     """Return a profile."""
     names = [f.name for f in fields(Profile)]
     return Profile(**{name: getattr(row, name) for name in names} | {"phase": Phase(row.phase)})

@@ -31,7 +31,7 @@ def ensure_schema(database: Database) -> None:
         if current_version(database) != VERSIONS[-1]:
             _upgrade(database)
 
-    database.guarded(ensure)
+    database.attempt(ensure)
 
 
 def current_version(database: Database) -> str | None:

@@ -6,20 +6,29 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sqlmodel import Session
+from sqlalchemy.engine import Connection
 
-from zeus_kfp.state_store import opening, reading, trials
-from zeus_kfp.state_store.database import Database, url_from_environment
+from zeus_kfp.state_store import managing, opening, reading, trials
+from zeus_kfp.state_store.database import PATIENCE_S, Database, url_from_environment
 from zeus_kfp.state_store.learning import load_learnt, rebuilt, relearn
-from zeus_kfp.state_store.locking import locked_job
-from zeus_kfp.state_store.records import JobRecord, OpenedRecurrence, ProfileRecord, RecurrenceRecord, TrialRecord
-from zeus_kfp.state_store.rows import job_record, spec_of
+from zeus_kfp.state_store.records import (
+    JobOverview,
+    JobPhase,
+    JobRecord,
+    OpenedRecurrence,
+    ProfileRecord,
+    RecurrenceRecord,
+    RecurrenceState,
+    TrialRecord,
+)
+from zeus_kfp.state_store.rows import job_record
 from zeus_kfp.state_store.schema import current_version, ensure_schema
+from zeus_kfp.state_store.statements import find_job, locked_job
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt
-from zeus_kfp.zeus_core.policies import ArmPosterior, policy_named
+from zeus_kfp.zeus_core.policies import ArmPosterior
 from zeus_kfp.zeus_core.profile import Profile
-from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan
+from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan, TrialState
 from zeus_kfp.zeus_core.validation import text
 
 T = TypeVar("T")
@@ -41,7 +50,8 @@ class StateStore:
     the other, whatever processes they come from. Each may be repeated: KFP starts a step twice, and the second time
     changes nothing and gives the same answer.
 
-    Transitions: a recurrence is open, then reached, not_reached or expired. A trial is issued, then reached,
+    Transitions: a recurrence is open, then reached, not_reached or expired; one that was given up is reached after all
+    if the report of its success only came late. A trial is issued, then reached,
     not_reached, oom, failed or expired; a report that comes after a trial expired is still taken, once, as evidence.
     A reported trial never changes again, except that its cost is worked out anew when the job's eta_knob or rated
     power is changed with consent.
@@ -54,28 +64,33 @@ class StateStore:
     newer than this code.
     """
 
-    def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now, patience_s: float = PATIENCE_S) -> None:
         """Name the database; it is reached, and its schema made, on first use.
 
         Args:
             url: sqlite:////absolute/path/store.db or postgresql://user:password@host/database.
             clock: Gives the present moment, with a time zone.
+            patience_s: How long an operation waits for others, and tries again after a fault that passes.
 
         Raises:
             InvalidValueError: If the URL is of no supported kind.
         """
-        self._database = Database(url)
+        self._database = Database(url, patience_s)
         self._clock = clock
         self._schema_is_there = False
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
+    def from_environment(cls, environ: Mapping[str, str] = os.environ, *, patience_s: float = PATIENCE_S) -> Self:
         """Return the store that ZEUS_KFP_STORE_URL names.
+
+        Args:
+            environ: Environment variables.
+            patience_s: How long an operation waits for others, and tries again after a fault that passes.
 
         Raises:
             InvalidValueError: If the variable is not set or no supported URL.
         """
-        return cls(url_from_environment(environ))
+        return cls(url_from_environment(environ), patience_s=patience_s)
 
     def __repr__(self) -> str:
         """Show where the store is, without its password."""
@@ -102,7 +117,7 @@ class StateStore:
 
     def check(self) -> str | None:
         """Return the schema's version, None for a database without one."""
-        return self._database.guarded(lambda: current_version(self._database))
+        return self._database.attempt(lambda: current_version(self._database))
 
     def open_recurrence(
         self, spec: JobSpec, run_id: str, *, on_knob_change: str = "refuse", data_version: str = ""
@@ -126,7 +141,7 @@ class StateStore:
         text("run_id", run_id)
         text("data_version", data_version, allow_empty=True)
         return self._write(
-            lambda s: opening.open_recurrence(s, self._clock(), spec, run_id, on_knob_change, data_version)
+            lambda c: opening.open_recurrence(c, self._clock(), spec, run_id, on_knob_change, data_version)
         )
 
     def suggest(self, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
@@ -143,7 +158,7 @@ class StateStore:
             InvalidValueError: If the slot is no positive integer.
         """
         _check_names(job_id, run_id)
-        return self._write(lambda s: trials.suggest(s, self._clock(), job_id, run_id, slot))
+        return self._write(lambda c: trials.suggest(c, self._clock(), job_id, run_id, slot))
 
     def report(
         self, job_id: str, run_id: str, slot: int, outcome: TrialOutcome, profiles: Sequence[Profile] = ()
@@ -165,11 +180,11 @@ class StateStore:
             InvalidValueError: If the cost can't be worked out.
         """
         _check_names(job_id, run_id)
-        return self._write(lambda s: trials.report(s, self._clock(), job_id, run_id, slot, outcome, profiles))
+        return self._write(lambda c: trials.report(c, self._clock(), job_id, run_id, slot, outcome, profiles))
 
     def remaining_slots(self, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
         """Return the slots after ``slot`` that a recurrence may still use, none once it has its winner."""
-        return self._read(lambda s: trials.remaining_slots(s, job_id, run_id, slot))
+        return self._read(lambda c: trials.remaining_slots(c, job_id, run_id, slot))
 
     def close_recurrence(self, job_id: str, run_id: str) -> RecurrenceRecord:
         """End a recurrence: expire what never reported, free its slot; one that has ended stays as it is.
@@ -179,15 +194,65 @@ class StateStore:
             UnknownRecurrenceError: If the run opened no recurrence of it.
         """
         _check_names(job_id, run_id)
-        return self._write(lambda s: opening.close_recurrence(s, self._clock(), job_id, run_id))
+        return self._write(lambda c: opening.close_recurrence(c, self._clock(), job_id, run_id))
+
+    def complete_job(self, job_id: str) -> None:
+        """End a job: later runs of it are granted nothing. Recurrences under way go on.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        self._write(lambda c: managing.set_phase(c, job_id, JobPhase.COMPLETED))
+
+    def reopen_job(self, job_id: str) -> None:
+        """Go on with a job that was completed or deleted.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        self._write(lambda c: managing.set_phase(c, job_id, JobPhase.RUNNING))
+
+    def delete_job(self, job_id: str, *, keep_history: bool = True) -> None:
+        """Strike a job out: it is listed no longer, and later runs of it are granted nothing.
+
+        Args:
+            job_id: The job's name.
+            keep_history: Whether its rows stay, and its name with them.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            JobInUseError: If a recurrence of it is open.
+        """
+        if keep_history:
+            self._write(lambda c: managing.set_phase(c, job_id, JobPhase.DELETED))
+        else:
+            self._write(lambda c: managing.purge(c, job_id))
+
+    def reset_job(self, job_id: str, *, keep_history: bool = True) -> None:
+        """Forget what was learnt of a job, so that it explores anew.
+
+        Args:
+            job_id: The job's name.
+            keep_history: Whether earlier recurrences and trials stay readable; they count no longer.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            JobInUseError: If a recurrence of it is open.
+        """
+        self._write(lambda c: managing.reset(c, job_id, keep_history=keep_history))
 
     def rebuild(self, job_id: str) -> Learnt:
         """Rebuild what was learnt of a job from its trial rows alone, keep that, and return it."""
-        return self._write(lambda s: relearn(s, locked_job(s, job_id)))
+        return self._write(lambda c: relearn(c, locked_job(c, job_id)))
 
     def winner(self, job_id: str, run_id: str) -> TrialRecord | None:
-        """Return the trial of a run that reached the target, None if there is none."""
-        return self._read(lambda s: reading.winner(s, job_id, run_id))
+        """Return the trial of a run that reached the target, None if there is none.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            UnknownRecurrenceError: If the run opened no recurrence of it.
+        """
+        return self._read(lambda c: reading.winner(c, job_id, run_id))
 
     def job(self, job_id: str) -> JobRecord:
         """Return a job.
@@ -195,15 +260,34 @@ class StateStore:
         Raises:
             UnknownJobError: If there is no such job.
         """
-        return self._read(lambda s: job_record(reading.job_row(s, job_id)))
+        return self._read(lambda c: job_record(find_job(c, job_id)))
 
-    def jobs(self) -> tuple[JobRecord, ...]:
-        """Return every job, by name."""
-        return self._read(reading.jobs)
+    def jobs(
+        self, *, phase: JobPhase | None = None, user: str | None = None, since: datetime | None = None
+    ) -> tuple[JobOverview, ...]:
+        """Return jobs with their latest recurrence, by name.
 
-    def recurrences(self, job_id: str) -> tuple[RecurrenceRecord, ...]:
-        """Return a job's recurrences, oldest first."""
-        return self._read(lambda s: reading.recurrences(s, job_id))
+        Args:
+            phase: Only those in this phase; None for all but deleted ones.
+            user: Only those of this user.
+            since: Only those registered, or last opened, at or after this moment (with a time zone).
+        """
+        return self._read(lambda c: reading.jobs(c, phase=phase, user=user, since=since))
+
+    def recurrences(
+        self, job_id: str, *, state: RecurrenceState | None = None, since: datetime | None = None
+    ) -> tuple[RecurrenceRecord, ...]:
+        """Return a job's recurrences, oldest first.
+
+        Args:
+            job_id: The job's name.
+            state: Only those in this state.
+            since: Only those opened at or after this moment (with a time zone).
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        return self._read(lambda c: reading.recurrences(c, job_id, state=state, since=since))
 
     def recurrence(self, job_id: str, run_id: str) -> RecurrenceRecord:
         """Return the recurrence of a run.
@@ -211,38 +295,58 @@ class StateStore:
         Raises:
             UnknownRecurrenceError: If the run opened none.
         """
-        return self._read(lambda s: reading.recurrence(s, job_id, run_id))
+        return self._read(lambda c: reading.recurrence(c, job_id, run_id))
 
-    def trials(self, job_id: str, run_id: str | None = None) -> tuple[TrialRecord, ...]:
-        """Return a job's trials, or those of one run, oldest first."""
-        return self._read(lambda s: reading.trials(s, job_id, run_id))
+    def trials(
+        self,
+        job_id: str,
+        run_id: str | None = None,
+        *,
+        state: TrialState | None = None,
+        batch_size: int | None = None,
+        since: datetime | None = None,
+    ) -> tuple[TrialRecord, ...]:
+        """Return a job's trials, oldest first.
 
-    def profiles(self, job_id: str) -> tuple[ProfileRecord, ...]:
-        """Return what a job's trials measured, oldest first."""
-        return self._read(lambda s: reading.profiles(s, job_id))
+        Args:
+            job_id: The job's name.
+            run_id: Only those of this run.
+            state: Only those in this state.
+            batch_size: Only those at this size, in samples.
+            since: Only those handed out at or after this moment (with a time zone).
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        return self._read(
+            lambda c: reading.trials(c, job_id, run_id=run_id, state=state, batch_size=batch_size, since=since)
+        )
+
+    def profiles(self, job_id: str, *, batch_size: int | None = None) -> tuple[ProfileRecord, ...]:
+        """Return what a job's trials measured, oldest first; only those at ``batch_size`` (samples) if it is given.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        return self._read(lambda c: reading.profiles(c, job_id, batch_size=batch_size))
 
     def learnt(self, job_id: str) -> Learnt:
         """Return what was learnt of a job."""
-        return self._read(lambda s: load_learnt(s, reading.job_row(s, job_id)))
+        return self._read(lambda c: load_learnt(c, find_job(c, job_id)))
 
     def learnt_from_rows(self, job_id: str) -> Learnt:
         """Return what the trial rows alone teach of a job: the same as :meth:`learnt` gives."""
-        return self._read(lambda s: rebuilt(s, reading.job_row(s, job_id)))
+        return self._read(lambda c: rebuilt(c, find_job(c, job_id)))
 
     def arms(self, job_id: str) -> tuple[ArmPosterior, ...]:
         """Return the belief about every batch size of a job, ascending."""
-        return self._read(lambda s: self._posterior(s, job_id))
+        return self._read(lambda c: reading.arms(c, job_id))
 
-    def _posterior(self, session: Session, job_id: str) -> tuple[ArmPosterior, ...]:
-        row = reading.job_row(session, job_id)
-        spec = spec_of(row)
-        return policy_named(spec.policy).posterior(spec, load_learnt(session, row))
-
-    def _write(self, operation: Callable[[Session], T]) -> T:
+    def _write(self, operation: Callable[[Connection], T]) -> T:
         self._ensure_schema()
         return self._database.write(operation)
 
-    def _read(self, operation: Callable[[Session], T]) -> T:
+    def _read(self, operation: Callable[[Connection], T]) -> T:
         self._ensure_schema()
         return self._database.read(operation)
 

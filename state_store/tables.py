@@ -210,12 +210,11 @@ class ArmRow(_Row, table=True):
     status: str = _text()
 
 
-def required_id(row: RecurrenceRow | TrialRow) -> int:
-    """Return the key of a row that the database has given one."""
-    if row.id is None:
-        raise LookupError(f"{row!r} has not been flushed")
-    return row.id
-
-
 METADATA = _Row.metadata
 """The tables, as migrations are compared with them."""
+
+JOB = METADATA.tables["job"]
+RECURRENCE = METADATA.tables["recurrence"]
+TRIAL = METADATA.tables["trial"]
+PROFILE = METADATA.tables["profile"]
+ARM = METADATA.tables["arm"]

@@ -5,15 +5,25 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
+from typing import Any
 
-import numpy as np
-from sqlmodel import Session, select
+from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.generators import generator_at, state_of
 from zeus_kfp.state_store.learning import WITH_COST, cost_of, learn, load_learnt
-from zeus_kfp.state_store.locking import expire, lease_from, locked_job, reap_trials, required_recurrence, trials_of
+from zeus_kfp.state_store.locking import expire, lease_from, reap_trials
 from zeus_kfp.state_store.records import RecurrenceState, TrialRecord
 from zeus_kfp.state_store.rows import plan_of, spec_of, trial_record
-from zeus_kfp.state_store.tables import JobRow, ProfileRow, RecurrenceRow, TrialRow, required_id
+from zeus_kfp.state_store.statements import (
+    Row,
+    add,
+    add_all,
+    find_job,
+    locked_job,
+    put,
+    recurrence_with_trials,
+)
+from zeus_kfp.state_store.tables import JOB, PROFILE, RECURRENCE, TRIAL
 from zeus_kfp.zeus_core.errors import (
     ConflictingReportError,
     InvalidValueError,
@@ -22,27 +32,45 @@ from zeus_kfp.zeus_core.errors import (
 )
 from zeus_kfp.zeus_core.policies import InFlight, policy_named
 from zeus_kfp.zeus_core.profile import Profile
-from zeus_kfp.zeus_core.trial import Purpose, Suggestion, TrialOutcome, TrialPlan, TrialState
+from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
 from zeus_kfp.zeus_core.validation import integer
 
+_REPORTED = [f.name for f in fields(TrialOutcome) if f.name in TRIAL.columns and f.name != "state"]
+_BEFORE_REPORT: dict[str, Any] = {
+    "reason": "",
+    "error": "",
+    "energy_source": "",
+    "energy_estimated": False,
+    "accelerator": "",
+    "accelerator_count": 0,
+    "node": "",
+    "attempts": 0,
+    "model_uri": "",
+    "data_missing": False,
+}
 
-def suggest(session: Session, now: datetime, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
+
+def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
     """Hand out the trial of a slot, the same again if it was handed out before; None if nothing is left to try."""
     integer("slot", slot, at_least=1)
-    job = locked_job(session, job_id)
-    recurrence = required_recurrence(session, job_id, run_id)
-    recurrence.lease_expires_at = lease_from(now, job)
-    trials = trials_of(session, recurrence)
+    job = locked_job(connection, job_id)
+    recurrence, trials, issued = recurrence_with_trials(connection, job_id, run_id)
     trial = next((t for t in trials if t.slot == slot), None)
-    if trial is None:
-        trial = _issue(session, now, job, recurrence, trials, slot)
-    elif trial.state == TrialState.ISSUED:
-        trial.lease_expires_at = lease_from(now, job)
-    return None if trial is None else TrialPlan.from_json(trial.plan)
+    if trial is not None:
+        if trial.state == TrialState.ISSUED:
+            put(connection, TRIAL, trial, lease_expires_at=lease_from(now, job))
+        return TrialPlan.from_json(trial.plan)
+    for earlier in trials:
+        if earlier.state == TrialState.ISSUED and earlier.slot < slot:
+            expire(connection, earlier, now, "the recurrence went on without its report")
+    issued = reap_trials(connection, issued, now)
+    if _has_ended(recurrence, trials) or slot > job.max_retries:
+        return None
+    return _issue(connection, now, job, recurrence, slot, issued)
 
 
 def report(
-    session: Session,
+    connection: Connection,
     now: datetime,
     job_id: str,
     run_id: str,
@@ -52,19 +80,18 @@ def report(
 ) -> TrialRecord:
     """Finish a trial and learn from it, once."""
     integer("slot", slot, at_least=1)
-    job = locked_job(session, job_id)
-    recurrence = required_recurrence(session, job_id, run_id)
-    recurrence.lease_expires_at = lease_from(now, job)
-    trial = next((t for t in trials_of(session, recurrence) if t.slot == slot), None)
+    job = locked_job(connection, job_id)
+    recurrence, trials, _ = recurrence_with_trials(connection, job_id, run_id)
+    trial = next((t for t in trials if t.slot == slot), None)
     if trial is None:
         raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
     digest = _digest(outcome, profiles)
     if trial.report_digest is None:
-        _finish(session, now, job, trial, outcome, digest)
-        _keep_profiles(session, trial, profiles)
-        _note_missing_data(job, recurrence, outcome)
-        session.flush()
-        learn(session, job, trial)
+        changes = _finish(connection, now, job, trial, outcome, digest)
+        _keep_profiles(connection, trial, profiles)
+        changes |= _note_in_recurrence(connection, job, recurrence, outcome)
+        changes |= learn(connection, job, trials, trial)
+        put(connection, JOB, job, **changes)
     elif trial.report_digest != digest:
         raise ConflictingReportError(
             f"trial {trial.number} of job {job_id!r} has already reported {trial.state!r}; another outcome "
@@ -73,111 +100,99 @@ def report(
     return trial_record(trial, recurrence)
 
 
-def remaining_slots(session: Session, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
+def remaining_slots(connection: Connection, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
     """Return the slots after ``slot`` that a recurrence may still use."""
-    recurrence = required_recurrence(session, job_id, run_id)
-    job = session.get_one(JobRow, job_id)
-    if _has_ended(recurrence, trials_of(session, recurrence)):
+    integer("slot", slot, at_least=0)
+    job = find_job(connection, job_id)
+    recurrence, trials, _ = recurrence_with_trials(connection, job_id, run_id)
+    if _has_ended(recurrence, trials):
         return ()
     return tuple(range(slot + 1, job.max_retries + 1))
 
 
-def _has_ended(recurrence: RecurrenceRow, trials: Sequence[TrialRow]) -> bool:
+def _has_ended(recurrence: Row, trials: Sequence[Row]) -> bool:
     reached = any(t.state == TrialState.REACHED for t in trials)
     return reached or recurrence.data_missing or recurrence.state != RecurrenceState.OPEN
 
 
 def _issue(
-    session: Session,
-    now: datetime,
-    job: JobRow,
-    recurrence: RecurrenceRow,
-    trials: Sequence[TrialRow],
-    slot: int,
-) -> TrialRow | None:
-    for earlier in trials:
-        if earlier.state == TrialState.ISSUED and earlier.slot < slot:
-            expire(earlier, now, "the recurrence went on without its report")
-    reap_trials(session, job, now)
-    if _has_ended(recurrence, trials) or slot > job.max_retries:
-        return None
-    session.flush()
-    suggestion = _ask(session, job)
-    if suggestion is None:
-        return None
-    job.trial_count += 1
-    trial = TrialRow(
-        job_id=job.job_id,
-        recurrence_id=required_id(recurrence),
-        number=job.trial_count,
-        slot=slot,
-        generation=job.generation,
-        state=TrialState.ISSUED.value,
-        issued_at=now,
-        lease_expires_at=lease_from(now, job),
-        **asdict(suggestion) | {"purpose": suggestion.purpose.value},
-    )
-    # Kept as it was handed out: whoever asks again trains by the same plan, whatever was learnt since.
-    trial.plan = plan_of(spec_of(job), job.rated_power_w, trial, recurrence.run_id).to_json()
-    session.add(trial)
-    return trial
-
-
-def _ask(session: Session, job: JobRow) -> Suggestion | None:
-    """Ask the policy, and keep where its random generator stands."""
+    connection: Connection, now: datetime, job: Row, recurrence: Row, slot: int, issued: Sequence[Row]
+) -> TrialPlan | None:
+    """Ask the policy, and keep its answer and where its random generator stands."""
     spec = spec_of(job)
-    issued = select(TrialRow).where(TrialRow.job_id == job.job_id, TrialRow.state == TrialState.ISSUED.value)
-    in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in session.exec(issued)]
-    bits = np.random.PCG64()
-    bits.state = job.generator_state  # type: ignore[assignment]  # numpy types the very dict that it gave us
+    # One from before a change of target will teach nothing, so that nobody need wait for it.
+    in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in issued if t.generation == job.generation]
+    generator = generator_at(job.generator_state)
     try:
-        suggestion = policy_named(spec.policy).suggest(
-            spec, load_learnt(session, job), in_flight, np.random.Generator(bits)
-        )
+        suggestion = policy_named(spec.policy).suggest(spec, load_learnt(connection, job), in_flight, generator)
     except NoBatchSizeLeftError:
         return None
-    job.generator_state = dict(bits.state)
-    return suggestion
+    number = job.trial_count + 1
+    put(connection, JOB, job, trial_count=number, generator_state=state_of(generator))
+    plan = plan_of(job, spec, recurrence, slot, number, suggestion)
+    values = asdict(suggestion) | {
+        "job_id": job.job_id,
+        "recurrence_id": recurrence.id,
+        "number": number,
+        "slot": slot,
+        "generation": job.generation,
+        "purpose": suggestion.purpose.value,
+        # Kept as it was handed out: whoever asks again trains by the same plan, whatever was learnt since.
+        "plan": plan.to_json(),
+        "state": TrialState.ISSUED.value,
+        "issued_at": now,
+        "lease_expires_at": lease_from(now, job),
+    }
+    add(connection, TRIAL, _BEFORE_REPORT | values)
+    return plan
 
 
-def _finish(session: Session, now: datetime, job: JobRow, trial: TrialRow, outcome: TrialOutcome, digest: str) -> None:
-    job.report_count += 1
-    trial.report_number = job.report_count
-    trial.report_digest = digest
-    trial.finished_at = now
-    trial.num_epochs = outcome.epochs
-    for name in _SAME_NAME:
-        setattr(trial, name, getattr(outcome, name))
-    trial.state = outcome.state.value
-    if not job.rated_power_w:
-        job.rated_power_w = outcome.max_power_w
+def _finish(
+    connection: Connection, now: datetime, job: Row, trial: Row, outcome: TrialOutcome, digest: str
+) -> dict[str, Any]:
+    """Complete a trial's row, and return what changes in its job's."""
+    rated_power_w = job.rated_power_w or outcome.max_power_w
+    report_number = job.report_count + 1
+    changes = {name: getattr(outcome, name) for name in _REPORTED} | {
+        "state": outcome.state.value,
+        "num_epochs": outcome.epochs,
+        "report_number": report_number,
+        "report_digest": digest,
+        "finished_at": now,
+    }
     if outcome.state in WITH_COST:
-        if not job.rated_power_w:
+        if not rated_power_w and job.eta_knob < 1:
             raise InvalidValueError(
                 f"the rated power of job {job.job_id!r} is not known and the outcome has max_power_w 0: set the job's "
                 "max_power_w (W, summed over the GPUs used)"
             )
-        trial.cost = cost_of(spec_of(job), job.rated_power_w, trial)
+        changes["cost"] = cost_of(spec_of(job), rated_power_w, outcome.energy_j, outcome.time_s)
+    put(connection, TRIAL, trial, **changes)
+    return {"report_count": report_number, "rated_power_w": rated_power_w}
 
 
-_SAME_NAME = [f.name for f in fields(TrialOutcome) if f.name in TrialRow.model_fields and f.name != "state"]
-
-
-def _keep_profiles(session: Session, trial: TrialRow, profiles: Sequence[Profile]) -> None:
+def _keep_profiles(connection: Connection, trial: Row, profiles: Sequence[Profile]) -> None:
     keys = [(profile.phase.value, profile.power_limit_w) for profile in profiles]
     if len(set(keys)) < len(keys):
         raise InvalidValueError(f"a trial has one profile a phase and power limit (W), not {keys}")
-    for profile in profiles:
-        values = asdict(profile) | {"phase": profile.phase.value}
-        session.add(ProfileRow(job_id=trial.job_id, trial_id=required_id(trial), **values))
+    of_trial = {"job_id": trial.job_id, "trial_id": trial.id}
+    add_all(connection, PROFILE, (asdict(p) | {"phase": p.phase.value} | of_trial for p in profiles))
 
 
-def _note_missing_data(job: JobRow, recurrence: RecurrenceRow, outcome: TrialOutcome) -> None:
-    """Give the next recurrence a new data epoch, so that it preprocesses again; once a recurrence."""
+def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outcome: TrialOutcome) -> dict[str, Any]:
+    """Complete a recurrence's row, and return what changes in its job's."""
+    of_job = {}
+    changes: dict[str, Any] = {}
     if outcome.data_missing and not recurrence.data_missing:
-        recurrence.data_missing = True
+        # The next recurrence gets a new data epoch, so that it preprocesses again; once a recurrence.
+        changes["data_missing"] = True
         if recurrence.data_epoch.endswith(f"-{job.data_generation}"):
-            job.data_generation += 1
+            of_job["data_generation"] = job.data_generation + 1
+    if outcome.state is TrialState.REACHED and recurrence.state != RecurrenceState.OPEN:
+        # It was given up, and the report of its success only came late.
+        changes["state"] = RecurrenceState.REACHED.value
+    put(connection, RECURRENCE, recurrence, **changes)
+    return of_job
 
 
 def _digest(outcome: TrialOutcome, profiles: Sequence[Profile]) -> str:

@@ -10,7 +10,7 @@ References:
         NSDI 2023.
 """
 
-from zeus_kfp.zeus_core.validation import number
+from zeus_kfp.zeus_core.validation import MAX_ENERGY_J, MAX_POWER_W, MAX_TIME_S, number
 
 
 def zeus_cost(energy_j: float, time_s: float, *, eta_knob: float, max_power_w: float) -> float:
@@ -20,13 +20,13 @@ def zeus_cost(energy_j: float, time_s: float, *, eta_knob: float, max_power_w: f
         energy_j: Energy in J over all GPUs used, above 0.
         time_s: Time in s, above 0.
         eta_knob: Weight of energy, 0 to 1.
-        max_power_w: Rated power in W over all GPUs used, above 0.
+        max_power_w: Rated power in W over all GPUs used, above 0; any where eta_knob is 1, since time is free then.
 
     Raises:
         InvalidValueError: If any of them is out of its range.
     """
-    energy = number("energy_j", energy_j, above=0)
-    time = number("time_s", time_s, above=0)
+    energy = number("energy_j", energy_j, above=0, at_most=MAX_ENERGY_J)
+    time = number("time_s", time_s, above=0, at_most=MAX_TIME_S)
     eta = number("eta_knob", eta_knob, at_least=0, at_most=1)
-    power = number("max_power_w", max_power_w, above=0)
+    power = number("max_power_w", max_power_w, at_least=0, above=0 if eta < 1 else None, at_most=MAX_POWER_W)
     return number("cost", eta * energy + (1 - eta) * power * time, above=0)

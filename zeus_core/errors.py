@@ -13,6 +13,10 @@ class JobChangedError(ZeusError):
     """A job's knobs differ from those it was registered with."""
 
 
+class JobInUseError(ZeusError):
+    """A job can't be struck out or start over while a recurrence of it is open."""
+
+
 class UnknownJobError(ZeusError, LookupError):
     """No job of that name is in the store."""
 
@@ -55,3 +59,31 @@ class StoreUnavailableError(StoreError):
 
 class StoreVersionError(StoreError):
     """The database's schema is newer than this code, or is not the library's at all."""
+
+
+class ClusterError(ZeusError):
+    """Base of the errors of talking to a Kubeflow Pipelines API."""
+
+
+class ClusterUnavailableError(ClusterError):
+    """The API can't be reached, does not answer in time, or fails; the same call may work later."""
+
+
+class ClusterAccessError(ClusterError):
+    """The API does not know who asks, or does not let them."""
+
+
+class ClusterRefusedError(ClusterError):
+    """The API refused a request, and would refuse it again."""
+
+
+class UnknownScheduleError(ClusterError, LookupError):
+    """No schedule of that name is on the cluster."""
+
+
+class ScheduleConflictError(ClusterError):
+    """A schedule of that name is not this library's, or was changed by somebody else at the same time."""
+
+
+class RunNotFinishedError(ClusterError, TimeoutError):
+    """A run was still going on when the time to wait for it was over."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.validation import integer, integral, number, text
+from zeus_kfp.zeus_core.validation import MAX_INTEGER, MAX_POWER_W, integer, integral, number, text
 
 MAX_BATCH_SIZES = 256
 
@@ -101,7 +101,7 @@ class JobSpec:
         put(self, "target_metric", number("target_metric", self.target_metric))
         put(self, "eta_knob", number("eta_knob", self.eta_knob, at_least=0, at_most=1))
         put(self, "beta_knob", number("beta_knob", self.beta_knob, above=1, finite=False))
-        put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0))
+        put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0, at_most=MAX_POWER_W))
         put(self, "max_trial_time_s", number("max_trial_time_s", self.max_trial_time_s, above=0, at_most=1e9))
         put(self, "prior_mean", number("prior_mean", self.prior_mean))
         put(self, "prior_precision", number("prior_precision", self.prior_precision, at_least=0))
@@ -150,10 +150,10 @@ def _checked_rule(value: Any) -> LearningRateRule:
 
 def _checked_batch_sizes(values: Any) -> tuple[int, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidValueError(f"batch_sizes must be a list of integers, not {values!r}")
-    sizes = tuple(integer("a batch size", value, at_least=1, at_most=2**31 - 1) for value in values)
+        raise InvalidValueError(f"batch_sizes must be a list of integers such as [8, 16, 32], not {values!r}")
+    sizes = tuple(integer("a batch size", value, at_least=1, at_most=MAX_INTEGER) for value in values)
     if not sizes:
-        raise InvalidValueError("batch_sizes must hold at least one size")
+        raise InvalidValueError("batch_sizes must hold at least one size, such as [8, 16, 32]")
     if len(sizes) > MAX_BATCH_SIZES:
         raise InvalidValueError(f"batch_sizes may hold {MAX_BATCH_SIZES} sizes at most, not {len(sizes)}")
     if len(set(sizes)) < len(sizes):

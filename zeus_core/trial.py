@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, number, text
+from zeus_kfp.zeus_core.validation import MAX_ENERGY_J, MAX_INTEGER, MAX_POWER_W, MAX_TIME_S, integer, number, text
 
 MAX_OUTCOME_CHARACTERS = 8_000
 """KFP limits a parameter to 10,000 characters; an outcome stays below with room for escapes."""
@@ -175,15 +175,16 @@ class TrialOutcome:
             integer("exit_code", self.exit_code, at_least=-MAX_INTEGER, at_most=MAX_INTEGER)
         if self.metric is not None:
             put(self, "metric", number("metric", self.metric))
-        put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0))
+        put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0, at_most=MAX_POWER_W))
         self._check_spent()
 
     def _check_spent(self) -> None:
         put = object.__setattr__
         counts_as_cost = self.state in (TrialState.REACHED, TrialState.NOT_REACHED)
         if counts_as_cost or self.energy_j is not None:
-            put(self, "energy_j", number("energy_j", self.energy_j, above=0))
-        put(self, "time_s", number("time_s", self.time_s, at_least=0, above=0 if counts_as_cost else None))
+            put(self, "energy_j", number("energy_j", self.energy_j, above=0, at_most=MAX_ENERGY_J))
+        above = 0 if counts_as_cost else None
+        put(self, "time_s", number("time_s", self.time_s, at_least=0, above=above, at_most=MAX_TIME_S))
 
     def to_json(self) -> str:
         """Return the outcome as a JSON object short enough for a KFP parameter."""

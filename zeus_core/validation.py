@@ -9,6 +9,11 @@ from zeus_kfp.zeus_core.errors import InvalidValueError
 MAX_INTEGER = 2**31 - 1
 """Largest integer that every supported database keeps in an integer column."""
 
+MAX_ENERGY_J = 1e15
+MAX_TIME_S = 1e10
+MAX_POWER_W = 1e9
+"""More than any training takes, and little enough that no cost made of them overflows."""
+
 
 def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
     """Return ``value`` as an int.

@@ -23,6 +23,7 @@ class Evidence:
         summary: What it told; None for a command that tells nothing.
         epochs: Epochs trained to their end.
         metric: Last metric; None if none was reported.
+        has_model: Whether it saved a model.
     """
 
     exit_code: int
@@ -31,6 +32,7 @@ class Evidence:
     summary: Summary | None
     epochs: int
     metric: float | None
+    has_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +47,23 @@ class Verdict:
 def judge(plan: TrialPlan, evidence: Evidence) -> Verdict:
     """Return how a trial ended.
 
-    A process that reached the target and then failed, for example to save its model, has failed.
+    A process that reached the target and then failed, for example to save its model, has failed. One that reached
+    it, left its epochs and saved its model, and only did not end, has reached it.
     """
     if evidence.exit_code == 0:
         verdict = _of_clean_exit(plan, evidence)
         if verdict.state is TrialState.REACHED or not evidence.stopped:
             return verdict
+    if evidence.stopped and _only_did_not_end(plan, evidence):
+        return Verdict(TrialState.REACHED, f"target reached; its process did not end by itself ({evidence.stopped})")
     if evidence.stopped:
         return Verdict(TrialState.NOT_REACHED, evidence.stopped)
     return _of_failed_exit(evidence)
+
+
+def _only_did_not_end(plan: TrialPlan, evidence: Evidence) -> bool:
+    left_its_epochs = evidence.summary is not None and evidence.summary.ending is Ending.ENDED
+    return left_its_epochs and evidence.has_model and evidence.metric is not None and plan.is_reached(evidence.metric)
 
 
 def _of_clean_exit(plan: TrialPlan, evidence: Evidence) -> Verdict:

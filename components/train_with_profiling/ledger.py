@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -66,7 +67,7 @@ class Ledger:
     """The attempts at a trial, one of them ours."""
 
     def __init__(self, folder: Path, attempt: str, warn: Callable[[str], None]) -> None:
-        """Read the earlier attempts and enter ours.
+        """Read the earlier attempts.
 
         Args:
             folder: The trial's folder; made if it is missing.
@@ -74,6 +75,7 @@ class Ledger:
             warn: Gets a line for people where the folder can't be used.
         """
         self._warn = warn
+        self._folder = folder
         self.earlier: tuple[Attempt, ...] = ()
         self._own: Path | None = None
         try:
@@ -84,6 +86,9 @@ class Ledger:
             warn(f"warning: attempts at this trial can't be kept in {folder}: {error}")
             return
         self.earlier = tuple(found for file in files if (found := self._read(file)))
+
+    def begin(self) -> None:
+        """Enter this attempt."""
         self.beat(NOTHING_SPENT)
 
     @property
@@ -112,10 +117,19 @@ class Ledger:
         self._write(Attempt(spent.energy_j, spent.time_s, outcome.to_json()))
 
     def withdraw(self) -> None:
-        """Strike this attempt out: it never began."""
-        if self._own is not None:
-            self._own.unlink(missing_ok=True)
-            self._own = None
+        """Strike this attempt out: it never began; folders that it alone needed go too."""
+        if self._own is None:
+            return
+        self._own.unlink(missing_ok=True)
+        self._own = None
+        with suppress(OSError):  # not empty
+            for folder in (self._folder / "checkpoint", self._folder, *list(self._folder.parents)[:3]):
+                folder.rmdir()
+
+    @property
+    def checkpoint_folder(self) -> Path:
+        """Where this trial's checkpoints belong."""
+        return self._folder / "checkpoint"
 
     def _read(self, path: Path) -> Attempt | None:
         try:

@@ -28,7 +28,7 @@ from zeus_kfp.components.train_with_profiling.watch import Ended, Watch
 from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
 from zeus_kfp.zeus_core.meters import Meter, open_meter
 from zeus_kfp.zeus_core.profile import write_profiles
-from zeus_kfp.zeus_core.training.assignment import Assignment
+from zeus_kfp.zeus_core.training.assignment import Assignment, check_arguments
 from zeus_kfp.zeus_core.training.instrument import Instrument, Spent
 from zeus_kfp.zeus_core.training.progress import start_line
 from zeus_kfp.zeus_core.training.spending import Spending
@@ -78,6 +78,7 @@ def supervise(
         EntryPointError: If the entry point can't be found or called; nothing was trained or written then.
         InvalidValueError: If an argument is nothing that JSON can hold.
     """
+    check_arguments(arguments)
     with tempfile.TemporaryDirectory(prefix="zeus-kfp-") as folder:
         scratch = Path(folder)
         command = resolve(entry_point, entry_source, scratch, environ)
@@ -86,22 +87,22 @@ def supervise(
         if data_path and not Path(data_path).exists():
             paths.write_missing()
             return data_missing(data_path)
-        trial = trial_folder(Path(checkpoint_dir or paths.model.parent), plan)
-        ledger = Ledger(trial, _attempt_name(environ), _say)
+        ledger = Ledger(trial_folder(Path(checkpoint_dir or paths.model.parent), plan), _attempt_name(environ), _say)
         finished = ledger.outcome
         if finished is not None and (not finished.model_uri or has_model(model_path)):
-            return _told_again(finished, ledger, paths)
+            return _told_again(finished, paths)
         assignment = Assignment(
             plan=plan,
             data_path=data_path,
             model_path=model_path,
-            checkpoint_dir=str(_checkpoint_folder(trial, scratch)),
+            checkpoint_dir=str(_checkpoint_folder(ledger, scratch)),
             history_path=str(paths.told_history),
             summary_path=str(paths.summary),
             arguments=arguments,
             earlier_energy_j=ledger.spent_earlier.energy_j or 0.0,
             earlier_time_s=ledger.spent_earlier.time_s,
         )
+        paths.assignment.write_text(assignment.to_json(), encoding="utf-8")
         run = _Run(assignment, paths, ledger, model_uri)
         with closing(meter or open_meter(environ)) as opened:
             return run.outcome(command, environ, Instrument(opened, clock, _nothing), grace_s)
@@ -153,7 +154,7 @@ class _Run:
         self, command: Command, environ: Mapping[str, str], instrument: Instrument, grace_s: float
     ) -> TrialOutcome:
         """Train, and return what came of it."""
-        self.paths.assignment.write_text(self.assignment.to_json(), encoding="utf-8")
+        self.ledger.begin()
         variables = child_environment(environ, command.environ, self.assignment, str(self.paths.assignment))
         plan, meter, follower = self.assignment.plan, instrument.meter, self._follower()
         _say(start_line(plan, meter.name, meter.estimated, meter.accelerator))
@@ -179,6 +180,7 @@ class _Run:
             summary=summary,
             epochs=summary.epochs if summary else len(records),
             metric=records[-1].metric if records else None,
+            has_model=has_model(self.assignment.model_path),
         )
         verdict = judge(plan, evidence)
         ended_well = verdict.state in (TrialState.REACHED, TrialState.NOT_REACHED) and not ended.stopped
@@ -190,7 +192,7 @@ class _Run:
             measured,
             self.ledger.spent_earlier,
             attempts=len(self.ledger.earlier) + 1,
-            model_uri=self.model_uri if has_model(self.assignment.model_path) else "",
+            model_uri=self.model_uri if evidence.has_model else "",
         )
         profiles = summary.profiles if summary else ()
         self.paths.make_folders()
@@ -217,16 +219,15 @@ class _Run:
         self.ledger.withdraw()
 
 
-def _told_again(finished: TrialOutcome, ledger: Ledger, paths: _Paths) -> TrialOutcome:
+def _told_again(finished: TrialOutcome, paths: _Paths) -> TrialOutcome:
     """Return the outcome of an attempt that had come to its end, when the step was started once more."""
-    ledger.withdraw()
     paths.write_missing()
     _say(f"an earlier attempt at this trial has ended already: {finished.state.value}: {finished.reason}")
     return finished
 
 
-def _checkpoint_folder(trial: Path, scratch: Path) -> Path:
-    for folder in (trial / "checkpoint", scratch / "checkpoint"):
+def _checkpoint_folder(ledger: Ledger, scratch: Path) -> Path:
+    for folder in (ledger.checkpoint_folder, scratch / "checkpoint"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             break

@@ -76,7 +76,7 @@ def _recur(pipeline: object, number: int, folder: Path, store_url: str, progress
         if line.startswith("epoch "):
             progress.update(task, description=f"recurrence {number}: {line}")
         else:
-            progress.console.print(f"  {line}", markup=False, highlight=False)
+            progress.console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
     with tapped_output(log, on_line):
         try:
@@ -84,6 +84,9 @@ def _recur(pipeline: object, number: int, folder: Path, store_url: str, progress
         except RuntimeError as error:
             on_line(f"recurrence {number} failed: {error}; its log is {log}")
             return False
+    if _recurrences_so_far(store_url) < number:
+        on_line(f"recurrence {number} was not granted; {log} says why")
+        return False
     return True
 
 

@@ -1,15 +1,21 @@
 """A user's code as the pipeline carries it: a name, and for a plain function its source."""
 
+import ast
 import builtins
 import dis
 import inspect
-import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 from zeus_kfp.zeus_core.errors import EntryPointError
+
+_ADVICE = "or put the function into a module of the training image and give 'module:function'"
+
+
+KFP_PLACEHOLDER = "{{$"
+"""How a placeholder of KFP begins: in any text of a pipeline KFP puts a value of its own in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,42 +26,98 @@ class Entry:
     source: str = ""
 
 
-def entry_of(code: str | Callable[..., Any] | None) -> Entry:
+def entry_of(code: str | Callable[..., Any] | None, argument: str) -> Entry:
     """Return the entry of user code: a string as it stands, a plain function with its source.
 
+    Args:
+        code: "module:function" and the like, a function, or None for nothing.
+        argument: What the function is called with, for the message: its first and only required argument.
+
     Raises:
-        EntryPointError: If a function can't stand alone: a lambda, a method, or one that uses names from outside.
+        EntryPointError: If a function can't stand alone: a lambda, a method, a decorated one, one that uses names
+            from outside, or one that can't be called with the argument.
     """
     if code is None:
         return Entry()
     if isinstance(code, str):
         return Entry(code)
     if not inspect.isfunction(code) or not code.__name__.isidentifier():
-        raise EntryPointError(f"{code!r} is no plain function: define it with def, or give 'module:function'")
-    if inspect.iscoroutinefunction(code) or inspect.isgeneratorfunction(code):
+        raise EntryPointError(f"{code!r} is no plain function: define it with def, {_ADVICE}")
+    if inspect.iscoroutinefunction(code) or inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise EntryPointError(f"{code.__name__} is a coroutine or generator, which would not run when it is called")
-    _check_stands_alone(code)
-    try:
-        source = textwrap.dedent(inspect.getsource(code))
-    except (OSError, TypeError) as error:
-        raise EntryPointError(f"the source of {code.__name__} can't be read: {error}") from error
+    _check_callable(code, argument)
+    definition, source = _definition(code)
+    _check_stands_alone(code, definition)
+    if KFP_PLACEHOLDER in source:
+        raise EntryPointError(
+            f"the source of {code.__name__} holds {KFP_PLACEHOLDER!r}, which KFP replaces: split it up, {_ADVICE}"
+        )
     return Entry(code.__name__, "from __future__ import annotations\n\n" + source)
 
 
-def _check_stands_alone(function: Callable[..., Any]) -> None:
-    outside = sorted({*function.__code__.co_freevars, *_globals_used(function.__code__)} - {function.__name__})
-    if outside:
+def _check_callable(function: Callable[..., Any], argument: str) -> None:
+    owner = function.__qualname__.split(".")[-2:-1]
+    if owner and owner != ["<locals>"]:
+        raise EntryPointError(f"{function.__qualname__} is a method: define a plain function, {_ADVICE}")
+    try:
+        inspect.signature(function).bind(argument)
+    except TypeError as error:
         raise EntryPointError(
-            f"{function.__name__} uses {', '.join(outside)} from outside; the function is shipped to the training "
-            "pod by its source: import and define what it needs inside it, or give 'module:function'"
+            f"{function.__name__} must take one argument, the {argument}, and have defaults for any others: {error}"
+        ) from None
+
+
+def _definition(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str]:
+    """Return a function's definition and its source, as it would stand at the top of a module."""
+    try:
+        source = inspect.getsource(function)
+        nested = source[:1].isspace()
+        # Not textwrap.dedent, which would change the text inside a string of several lines.
+        tree = ast.parse("if True:\n" + source if nested else source)
+    except (OSError, TypeError, SyntaxError) as error:
+        raise EntryPointError(f"the source of {function.__name__} can't be read: {error}") from error
+    statement: ast.AST = tree.body[0]
+    definition = statement.body[0] if isinstance(statement, ast.If) else statement
+    if not isinstance(definition, ast.FunctionDef):
+        raise EntryPointError(f"{function.__name__} is not defined by a def statement: define it with one, {_ADVICE}")
+    return definition, ast.unparse(definition) + "\n" if nested else source
+
+
+def _check_stands_alone(function: Callable[..., Any], definition: ast.FunctionDef) -> None:
+    name = function.__name__
+    if definition.decorator_list:
+        decorators = [f"@{ast.unparse(decorator)}" for decorator in definition.decorator_list]
+        raise EntryPointError(
+            f"{name} is decorated with {', '.join(decorators)}, which its source alone can't carry: remove that, "
+            f"{_ADVICE}"
+        )
+    outside = {*function.__code__.co_freevars, *_globals_used(function.__code__), *_names_in_defaults(definition)}
+    missing = sorted(n for n in outside - {name} if not _is_builtin(n, function.__globals__))
+    if missing:
+        raise EntryPointError(
+            f"{name} uses {', '.join(missing)} from outside; the function is shipped to the training pod by its "
+            f"source: import and define what it needs inside it, {_ADVICE}"
         )
 
 
+def _is_builtin(name: str, module_names: Mapping[str, Any]) -> bool:
+    """Whether a name means a builtin, which is there in the pod too, and nothing else of the function's module."""
+    builtin = getattr(builtins, name, None)
+    # A notebook's open is IPython's wrapper of the builtin.
+    return builtin is not None and inspect.unwrap(module_names.get(name, builtin)) is builtin
+
+
+def _names_in_defaults(definition: ast.FunctionDef) -> set[str]:
+    defaults: Sequence[ast.expr | None] = [*definition.args.defaults, *definition.args.kw_defaults]
+    nodes = [node for default in defaults if default is not None for node in ast.walk(default)]
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
 def _globals_used(code: CodeType) -> set[str]:
-    """Return the global names that a function's code reads, the nested functions' too, without the builtins."""
+    """Return the global names that a function's code reads, the nested functions' too."""
     # inspect.getclosurevars would take an attribute's name, such as train in trial.train, for a global.
     names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             names |= _globals_used(constant)
-    return {name for name in names if name.isidentifier() and not hasattr(builtins, name)}
+    return {name for name in names if name.isidentifier()}

@@ -13,8 +13,10 @@ from typing import Any, List
 
 from kfp import dsl
 
+from zeus_kfp.components.arguments import parse_arguments
 from zeus_kfp.components.image import IMAGE
 from zeus_kfp.components.open_recurrence import open_recurrence
+from zeus_kfp.pipelines.recurring_training.entry import KFP_PLACEHOLDER
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.job import JobSpec
 
@@ -77,19 +79,31 @@ def with_pipeline_parameters(function: Callable[..., Any], defaults: Mapping[str
     return _with_signature(function, inspect.Signature(parameters), _docstring([p.name for p in parameters]))
 
 
-def check_knobs(defaults: Mapping[str, Any]) -> None:
-    """Refuse defaults that no job could have; knobs that a run gives are checked when it opens its recurrence.
+def check_parameters(values: Mapping[str, Any]) -> None:
+    """Refuse values of the pipeline's parameters that no run could use; unknown names are left to KFP.
 
     Raises:
-        InvalidValueError: If a knob is out of its range, or is infinite, which no parameter of KFP can be.
+        InvalidValueError: If a knob is out of its range, arguments are no JSON object, or a value can't be a
+            parameter of KFP.
     """
+    for name, value in values.items():
+        if isinstance(value, str) and KFP_PLACEHOLDER in value:
+            raise InvalidValueError(
+                f"{name} must not hold {KFP_PLACEHOLDER!r}, which KFP replaces by values of its own: {value!r}"
+            )
+        if name in ("train_arguments", "preprocess_arguments"):
+            parse_arguments(name, value)
+    _check_knobs(values)
+
+
+def _check_knobs(defaults: Mapping[str, Any]) -> None:
     knobs = {f.name: defaults[f.name] for f in fields(JobSpec) if f.name in defaults}
     if knobs.get("beta_knob") == math.inf:
         raise InvalidValueError("beta_knob can't be infinite in a pipeline: a number such as 1e9 never stops early")
     size = knobs.get("default_batch_size", 1)
     placeholders = {"job_id": "job", "batch_sizes": [size], "target_metric": 0.0}
-    if "batch_sizes" in knobs and "default_batch_size" not in knobs and knobs["batch_sizes"]:
-        size = list(knobs["batch_sizes"])[0]
+    if isinstance(knobs.get("batch_sizes"), list | tuple) and knobs["batch_sizes"]:
+        size = knobs.get("default_batch_size", knobs["batch_sizes"][0])
     JobSpec.from_parameters(**placeholders | {"default_batch_size": size} | knobs)
 
 

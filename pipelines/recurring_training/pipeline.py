@@ -30,7 +30,7 @@ from zeus_kfp.components.train_with_profiling import train_with_profiling
 from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of
 from zeus_kfp.pipelines.recurring_training.parameters import (
     TRIAL_PARAMETERS,
-    check_knobs,
+    check_parameters,
     knob_names,
     with_pipeline_parameters,
     with_trial_parameters,
@@ -74,11 +74,12 @@ def recurring_training(
 
     Raises:
         EntryPointError: If a function can't be shipped as source.
-        InvalidValueError: If the default of a knob is out of its range.
+        InvalidValueError: If a default is out of its range, or can't be a parameter of KFP.
         TypeError: If a default is given for a parameter that the pipeline doesn't have.
     """
-    check_knobs(defaults)
-    shape = _Shape(entry_of(train), entry_of(preprocess), configure_train, configure_task, downstream, store_secret)
+    check_parameters(defaults)
+    entries = entry_of(train, "trial"), entry_of(preprocess, "output_path")
+    shape = _Shape(*entries, configure_train, configure_task, downstream, store_secret)
     given = {
         "train_entry_point": shape.train.entry_point,
         "preprocess_entry_point": shape.preprocess.entry_point,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
-from zeus_kfp.zeus_core.errors import EntryPointError
+from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
 from zeus_kfp.zeus_core.profile import Phase, read_profiles
 from zeus_kfp.zeus_core.trial import Purpose, TrialPlan, TrialState
 
@@ -248,6 +248,29 @@ def test_the_time_cap_ends_a_trial_that_hangs(train, code, exit_code):
     assert outcome.energy_j > 0
 
 
+NEVER_ENDING = """
+def train(trial):
+    import threading
+    for _ in trial.epochs(): trial.report_metric(1.0)
+    open(trial.model_path, "w").write("model")
+    {hang}
+"""
+
+
+def test_a_trial_that_is_done_and_only_does_not_end_has_reached_its_target(train):
+    outcome = train(NEVER_ENDING.format(hang="threading.Event().wait()"), plan=plan_with(max_trial_time_s=3.0)).outcome
+    assert (outcome.state, outcome.exit_code, outcome.model_uri) == (TrialState.REACHED, -15, "s3://bucket/model")
+    assert outcome.reason == "target reached; its process did not end by itself (time cap: 3 s are over)"
+
+
+def test_a_thread_left_behind_does_not_hold_the_process_to_its_time_cap(train, capsys):
+    hang = "import __main__; __main__.EXIT_GRACE_S = 0.2\n"
+    hang += "    threading.Thread(target=threading.Event().wait, name='x').start()"
+    outcome = train(NEVER_ENDING.format(hang=hang)).outcome
+    assert (outcome.state, outcome.exit_code, outcome.reason) == (TrialState.REACHED, 0, "target reached")
+    assert "did not end within 0.2 s: still running are the threads ['x']" in capsys.readouterr().out
+
+
 def test_nothing_of_the_training_outlives_it(train, tmp_path):
     code = f"""
     def train(trial):
@@ -379,9 +402,10 @@ UNKNOWN = {
     "empty": ("  ", "", "the entry point is empty"),
     "module": ("no_such_module:train", "", "'no_such_module' is no module that can be imported"),
     "submodule": ("user.part:train", "", "'user.part' is no module that can be imported"),
-    "function": ("user:fit", "", "'user:fit': user has no 'fit'; its functions are ['needs_two', 'train']"),
+    "function": ("user:fit", "", "'user:fit': user has no 'fit'; its functions are ['needs_two', 'train', 'wait']"),
     "not callable": ("user:NUMBER", "", "'user:NUMBER' is no function but a int"),
     "arguments": ("user:needs_two", "", "must take one argument, the trial"),
+    "coroutine": ("user:wait", "", "is a coroutine or generator, which would not run"),
     "script": ("no_such.py --depth 3", "", "there is no script 'no_such.py'"),
     "command": ("no_such_program train", "", "there is no program 'no_such_program' on PATH"),
     "bare name": ("train", "", "there is no program 'train' on PATH"),
@@ -394,11 +418,18 @@ UNKNOWN = {
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_an_entry_point_that_cannot_be_run_is_an_error_that_leaves_nothing(train, tmp_path, name):
     entry_point, source, message = UNKNOWN[name]
-    code = "NUMBER = 3\ndef train(trial): pass\ndef _no(): pass\nneeds_two = lambda trial, model: None"
+    code = "NUMBER = 3\ndef train(trial): pass\ndef _no(): pass\nneeds_two = lambda trial, model: None\n"
+    code += "async def wait(trial): pass"
     with pytest.raises(EntryPointError) as raised:
         train(code, entry_point=entry_point, entry_source=source)
     assert message in str(raised.value)
-    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_arguments_that_json_cannot_hold_leave_nothing(train, tmp_path):
+    with pytest.raises(InvalidValueError, match="arguments must be what JSON can hold"):
+        train(REACHING, arguments={"a": {1, 2}})
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize(

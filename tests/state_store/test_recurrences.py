@@ -5,9 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from sqlalchemy import event
 
+from zeus_kfp.state_store import statements
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
-from zeus_kfp.zeus_core import JobSpec, Profile, TrialOutcome, TrialState
+from zeus_kfp.zeus_core import JobSpec, Profile, Purpose, TrialOutcome, TrialState
 from zeus_kfp.zeus_core.errors import (
     ConflictingReportError,
     InvalidValueError,
@@ -100,6 +102,8 @@ def test_closing_expires_what_never_reported_and_a_late_report_counts_once(store
     assert store.trials("job")[0].state is TrialState.EXPIRED
     for _ in range(2):
         assert store.report("job", "run", 1, outcome()).state is TrialState.REACHED
+    assert store.recurrence("job", "run").state is RecurrenceState.REACHED
+    assert store.winner("job", "run").number == 1
     assert store.learnt("job").arm(16).count == 1
     assert store.learnt("job") == store.learnt_from_rows("job")
 
@@ -108,16 +112,65 @@ def test_a_vanished_recurrence_gives_its_slot_back_once_its_lease_has_passed(sto
     store.open_recurrence(SPEC, "vanished")
     store.suggest("job", "vanished", 1)
     refused = store.open_recurrence(SPEC, "next")
-    assert not refused.granted and "max_concurrent_recurrences" in refused.why
+    assert not refused.granted and "max_concurrent_recurrences allows (1)" in refused.why
+    assert "recurrence 1 of run vanished" in refused.why and "from 2026-01-02 00:10 UTC on" in refused.why
+    assert "`zeus-kfp recurrences close job vanished`" in refused.why
     clock.move(seconds=SPEC.max_trial_time_s + 601)
     assert store.open_recurrence(SPEC, "next").granted
     assert store.recurrence("job", "vanished").state is RecurrenceState.EXPIRED
     assert store.trials("job")[0].state is TrialState.EXPIRED
 
 
+@pytest.fixture
+def rows_read(monkeypatch):
+    """Return a list that grows with every row that the store reads or adds."""
+    seen = []
+
+    class Counted(statements.Row):
+        def __init__(self, **columns):
+            super().__init__(**columns)
+            seen.append(columns)
+
+    monkeypatch.setattr(statements, "Row", Counted)
+    return seen
+
+
+def test_a_suggestion_reads_no_history(store, rows_read):
+    def rows_of_a_suggestion(run):
+        store.open_recurrence(SPEC, run)
+        rows_read.clear()
+        store.suggest("job", run, 1)
+        count = len(rows_read)
+        store.report("job", run, 1, outcome())
+        store.close_recurrence("job", run)
+        return count
+
+    for number in range(5):
+        recur(store, f"run-{number}", outcome())
+    few = rows_of_a_suggestion("early")
+    for number in range(5, 30):
+        recur(store, f"run-{number}", outcome())
+    assert rows_of_a_suggestion("late") == few <= 3 + len(SPEC.batch_sizes)
+
+
+def test_jobs_are_listed_with_their_latest_recurrence_in_one_query(store):
+    for name in ("b", "a", "c"):
+        spec = dataclasses.replace(SPEC, job_id=name)
+        recur(store, "run-1", FAILED, spec=spec)
+        store.open_recurrence(spec, "run-2")
+    queries = []
+    event.listen(store._database.engine, "before_cursor_execute", lambda *call: queries.append(call[2]))
+    listed = store.jobs()
+    assert [(o.job.spec.job_id, o.job.recurrence_count, o.latest_state) for o in listed] == [
+        (name, 2, RecurrenceState.OPEN) for name in ("a", "b", "c")
+    ]
+    assert len([query for query in queries if query.startswith("SELECT")]) == 1
+
+
 def test_a_job_is_complete_after_its_recurrences(store):
     spec = dataclasses.replace(SPEC, num_recurrences=1)
     recur(store, "run", outcome(), spec=spec)
+    assert store.job("job").phase is JobPhase.COMPLETED
     refused = store.open_recurrence(spec, "next")
     assert not refused.granted and "complete" in refused.why
     assert store.job("job").phase is JobPhase.COMPLETED
@@ -164,6 +217,14 @@ def test_a_late_report_from_before_an_accepted_target_teaches_nothing(store):
     store.open_recurrence(other, "next", on_knob_change="accept")
     assert store.report("job", "run", 1, outcome()).state is TrialState.REACHED
     assert store.learnt("job") == store.learnt_from_rows("job") == Learnt()
+
+
+def test_an_exploration_from_before_an_accepted_target_holds_nobody_up(store):
+    store.open_recurrence(SPEC, "run")
+    store.suggest("job", "run", 1)
+    other = dataclasses.replace(SPEC, target_metric=0.99, max_concurrent_recurrences=2)
+    store.open_recurrence(other, "next", on_knob_change="accept")
+    assert store.suggest("job", "next", 1).purpose is Purpose.EXPLORATION
 
 
 def test_two_profiles_of_one_phase_and_limit_are_refused_whole(store):
@@ -242,6 +303,10 @@ def test_unknown_things_are_named(store):
     store.open_recurrence(SPEC, "run")
     with pytest.raises(UnknownRecurrenceError, match="'other'"):
         store.close_recurrence("job", "other")
+    with pytest.raises(UnknownRecurrenceError, match="'other'"):
+        store.winner("job", "other")
+    with pytest.raises(UnknownJobError, match="'nobody'"):
+        store.winner("nobody", "run")
     with pytest.raises(UnknownTrialError, match="slot 2"):
         store.report("job", "run", 2, outcome())
 
@@ -251,6 +316,8 @@ def test_a_slot_that_is_no_positive_integer_is_refused(store, slot):
     store.open_recurrence(SPEC, "run")
     with pytest.raises(InvalidValueError, match="slot"):
         store.suggest("job", "run", slot)
+    with pytest.raises(InvalidValueError, match="slot"):
+        store.remaining_slots("job", "run", slot if slot != 0 else -1)
     assert store.trials("job") == ()
 
 
@@ -262,6 +329,11 @@ def test_a_report_without_rated_power_leaves_nothing_half_written(store):
         store.report("job", "run", 1, blind, [Profile(16, "train", None, 1.0, 1.0)])
     assert store.trials("job")[0].state is TrialState.ISSUED and store.profiles("job") == ()
     assert store.report("job", "run", 1, outcome()).state is TrialState.REACHED
+
+
+def test_energy_alone_needs_no_rated_power(store):
+    recur(store, "run", dataclasses.replace(outcome(), max_power_w=0.0), spec=dataclasses.replace(SPEC, eta_knob=1.0))
+    assert [t.cost for t in store.trials("job")] == [100.0]
 
 
 @pytest.mark.parametrize("text", ["it's; DROP TABLE job;--", "100%", "✓ 训练 🚀", 'a "b" \\n', "x" * 255])

@@ -27,12 +27,18 @@ def test_eta_must_lie_between_0_and_1(eta_knob: float) -> None:
         zeus_cost(1.0, 1.0, eta_knob=eta_knob, max_power_w=1.0)
 
 
-def test_a_cost_that_overflows_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match="cost must be a finite number"):
-        zeus_cost(1.0, 1e300, eta_knob=0.5, max_power_w=1e300)
+@pytest.mark.parametrize("name", ["energy_j", "time_s", "max_power_w"])
+def test_more_than_any_training_takes_is_refused(name: str) -> None:
+    arguments = {"energy_j": 1.0, "time_s": 1.0, "max_power_w": 1.0, name: 1e300}
+    with pytest.raises(InvalidValueError, match=f"{name} must be at most"):
+        zeus_cost(arguments["energy_j"], arguments["time_s"], eta_knob=0.5, max_power_w=arguments["max_power_w"])
 
 
-POSITIVE = st.floats(1e-3, 1e12)
+def test_energy_alone_needs_no_rated_power() -> None:
+    assert zeus_cost(3.0, 20.0, eta_knob=1.0, max_power_w=0.0) == 3.0
+
+
+POSITIVE = st.floats(1e-3, 1e9)
 
 
 @given(POSITIVE, POSITIVE, st.floats(0, 1), POSITIVE)

@@ -26,9 +26,9 @@ def test_a_job_needs_only_four_knobs() -> None:
         ((8, 16, 16), r"must not repeat a size: \[16\]"),
         ((16, 8), r"must be ascending, not \[16, 8\]: give \[8, 16\]"),
         ((16, 2**31), "must be at most 2147483647"),
-        ("16", "must be a list of integers, not '16'"),
-        (16, "must be a list of integers, not 16"),
-        (None, "must be a list of integers, not None"),
+        ("16", r"must be a list of integers such as \[8, 16, 32\], not '16'"),
+        (16, r"must be a list of integers such as \[8, 16, 32\], not 16"),
+        (None, r"must be a list of integers such as \[8, 16, 32\], not None"),
         (tuple(range(1, MAX_BATCH_SIZES + 2)), "may hold 256 sizes at most, not 257"),
     ],
 )

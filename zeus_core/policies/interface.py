@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Protocol
 
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion
+
+if TYPE_CHECKING:  # a pod that only reports needs no numpy
+    import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Policy(Protocol):
     name: str
 
     def suggest(
-        self, job: JobSpec, learnt: Learnt, in_flight: Sequence[InFlight], rng: np.random.Generator
+        self, job: JobSpec, learnt: Learnt, in_flight: Sequence[InFlight], rng: "np.random.Generator"
     ) -> Suggestion:
         """Return the batch size of the next trial.
 

@@ -19,12 +19,13 @@ References:
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import ArmSummary
+
+if TYPE_CHECKING:  # a pod that only reports needs no numpy
+    import numpy as np
 
 RELATIVE_NOISE_FLOOR = 1e-6
 """Far below the noise of any measurement, far above that of floating-point sums."""
@@ -62,7 +63,7 @@ def posterior(job: JobSpec, arm: ArmSummary) -> Belief | None:
     return Belief(costs_share * mean - prior_share * job.prior_mean, deviation / math.sqrt(count) / length)
 
 
-def lowest_draw(beliefs: Sequence[Belief], rng: np.random.Generator) -> int:
+def lowest_draw(beliefs: Sequence[Belief], rng: "np.random.Generator") -> int:
     """Return the position of the belief whose drawn cost is lowest.
 
     Args:

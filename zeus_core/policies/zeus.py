@@ -26,8 +26,7 @@ References:
 """
 
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import ArmSummary, Learnt, fitting_sizes, memory_limit, walk_of
@@ -36,6 +35,9 @@ from zeus_kfp.zeus_core.policies.thompson import lowest_draw, posterior
 from zeus_kfp.zeus_core.pruning import Step, Walk, nearest_below
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion, finite_or_none
 
+if TYPE_CHECKING:  # a pod that only reports needs no numpy
+    import numpy as np
+
 
 class ZeusPolicy:
     """Pruning walk, then Gaussian Thompson sampling with a learnt precision."""
@@ -43,7 +45,7 @@ class ZeusPolicy:
     name = "zeus"
 
     def suggest(
-        self, job: JobSpec, learnt: Learnt, in_flight: Sequence[InFlight], rng: np.random.Generator
+        self, job: JobSpec, learnt: Learnt, in_flight: Sequence[InFlight], rng: "np.random.Generator"
     ) -> Suggestion:
         """Return the batch size of the next trial.
 
@@ -117,7 +119,7 @@ def _sampled(
     learnt: Learnt,
     candidates: Sequence[int],
     in_flight: Sequence[InFlight],
-    rng: np.random.Generator,
+    rng: "np.random.Generator",
 ) -> Suggestion:
     arms = [arm for arm in map(learnt.arm, candidates) if not arm.keeps_failing]
     if not arms:
@@ -134,7 +136,7 @@ def _sampled(
     return _drawn(job, learnt, arms, rng)
 
 
-def _drawn(job: JobSpec, learnt: Learnt, arms: Sequence[ArmSummary], rng: np.random.Generator) -> Suggestion:
+def _drawn(job: JobSpec, learnt: Learnt, arms: Sequence[ArmSummary], rng: "np.random.Generator") -> Suggestion:
     sizes, beliefs = [], []
     for arm in arms:
         belief = posterior(job, arm)

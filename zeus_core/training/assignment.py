@@ -47,13 +47,8 @@ class Assignment:
         Raises:
             InvalidValueError: If an argument is nothing that JSON can hold.
         """
-        values = dataclasses.asdict(self)
-        try:
-            return json.dumps(values | {"plan": self.plan.to_json()}, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InvalidValueError(
-                f"arguments must be what JSON can hold, not {dict(self.arguments)!r}: {error}"
-            ) from None
+        check_arguments(self.arguments)
+        return json.dumps(dataclasses.asdict(self) | {"plan": self.plan.to_json()}, allow_nan=False)
 
     @classmethod
     def from_json(cls, document: str) -> Self:
@@ -67,6 +62,18 @@ class Assignment:
             return cls(**values | {"plan": TrialPlan.from_json(values["plan"])})
         except (TypeError, ValueError, KeyError) as error:
             raise InvalidValueError(f"{document[:120]!r} is no assignment of a trial: {error}") from None
+
+
+def check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that could not be handed to another process.
+
+    Raises:
+        InvalidValueError: If one is nothing that JSON can hold.
+    """
+    try:
+        json.dumps(dict(arguments), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValueError(f"arguments must be what JSON can hold, not {arguments!r}: {error}") from None
 
 
 def read_assignment(environ: Mapping[str, str] = os.environ) -> Assignment:

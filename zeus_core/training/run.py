@@ -9,6 +9,7 @@ import importlib
 import inspect
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,9 @@ from zeus_kfp.zeus_core.training.trial import Trial
 
 NO_ENTRY_POINT_EXIT_CODE = 78
 """EX_CONFIG: the entry point can't be found or called; the summary says why."""
+
+EXIT_GRACE_S = 60.0
+"""How long a process may take to end once its training has returned."""
 
 
 def find_function(entry_point: str) -> Callable[[Trial], Any]:
@@ -64,7 +68,22 @@ def main(entry_point: str) -> int:
         print(error, flush=True)
     finally:
         trial.close()
+    _end_in_any_case()
     return 0
+
+
+def _end_in_any_case() -> None:
+    """Let no thread or exit hook that the training left behind keep the process, and its GPU, for ever."""
+
+    def end() -> None:
+        alive = [t.name for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
+        why = f"still running are the threads {alive}" if alive else "an exit hook or a child process holds it up"
+        print(f"training has returned, but its process did not end within {EXIT_GRACE_S:g} s: {why}", flush=True)
+        os._exit(0)
+
+    timer = threading.Timer(EXIT_GRACE_S, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _imported(name: str) -> Any:
@@ -88,6 +107,8 @@ def _function_names(found: Any) -> list[str]:
 def _checked(entry_point: str, found: Any) -> Callable[[Trial], Any]:
     if not callable(found):
         raise EntryPointError(f"{entry_point!r} is no function but a {type(found).__name__}")
+    if inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found):
+        raise EntryPointError(f"{entry_point!r} is a coroutine or generator, which would not run when it is called")
     try:
         inspect.signature(found).bind(object())
     except TypeError as error:

@@ -32,10 +32,11 @@ class Spending:
         self._costs: list[float | None] = []
 
     def cost_of(self, spent: Spent) -> float | None:
-        """Return the cost in J of what was spent; None if energy, time or rated power is not known."""
-        if not spent.energy_j or spent.time_s <= 0 or self._max_power_w <= 0:
+        """Return the cost in J of what was spent; None if energy, time or a needed rated power is unknown."""
+        eta = self._plan.eta_knob
+        if not spent.energy_j or spent.time_s <= 0 or (self._max_power_w <= 0 and eta < 1):
             return None
-        return zeus_cost(spent.energy_j, spent.time_s, eta_knob=self._plan.eta_knob, max_power_w=self._max_power_w)
+        return zeus_cost(spent.energy_j, spent.time_s, eta_knob=eta, max_power_w=self._max_power_w)
 
     def add_epoch(self, spent: Spent) -> float | None:
         """Add an epoch and return its cost in J, None if it can't be known."""

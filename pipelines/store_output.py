@@ -1,0 +1,94 @@
+"""Records of the store for people and programs: a table, JSON or CSV."""
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum, StrEnum
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+UNKNOWN = "–"
+
+
+class Format(StrEnum):
+    """How records are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; dataclasses become objects, moments ISO 8601."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return str(value)  # JSON has no infinity
+    return value
+
+
+def to_json(value: Any) -> str:
+    """Return a record, or a list of them, as a JSON document."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return rows as CSV with a head; lists are JSON within their cell."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        cells = (plain(row[column]) for column in columns)
+        writer.writerow([json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in cells])
+    return stream.getvalue().removesuffix("\n")
+
+
+def write(records: Sequence[Mapping[str, Any]], columns: Sequence[str], form: Format, console: Console) -> None:
+    """Write records to a console.
+
+    Args:
+        records: What to write.
+        columns: The columns of the table; JSON and CSV have every field.
+        form: How.
+        console: Where; only a table is fitted to its width.
+    """
+    if form is Format.JSON:
+        console.out(to_json(list(records)), highlight=False)
+    elif form is Format.CSV:
+        console.out(to_csv(records, list(records[0]) if records else columns), highlight=False)
+    else:
+        console.print(_table(records, columns))
+
+
+def _table(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in columns:
+        numeric = any(isinstance(record[column], int | float) for record in records)
+        table.add_column(column.replace("_", "\n", 1), justify="right" if numeric else "left", overflow="fold")
+    for record in records:
+        table.add_row(*(_cell(record[column]) for column in columns))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return UNKNOWN
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M")
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(plain(value))

@@ -1,0 +1,117 @@
+"""The commands that start a run: `submit` on a cluster, `run` on this machine."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zeus_kfp.pipelines import command_options as options
+
+app = typer.Typer()
+
+SUBMIT_HELP = f"""Start one run of a pipeline on a cluster.
+
+The pipeline is uploaded first, as a new version where its content changed. With --wait the command ends with the run:
+exit code 0 where it succeeded, {options.RUN_FAILED} where it did not, {options.STILL_RUNNING} where the time is up.
+
+    zeus-kfp submit recurring_training -p job_id=digits -p train_entry_point=trainer:train -p 'batch_sizes=[16, 32, 64]'
+    -p default_batch_size=32 -p target_metric=0.95 --wait
+
+{options.CLUSTER_HELP}
+"""
+
+RUN_HELP = f"""Run recurrences of a pipeline on this machine, under KFP's local runner, with no cluster.
+
+Training code is a module:function, a script or a command that this machine can run. Exit code {options.RUN_FAILED}
+tells that a recurrence failed, for example since no trial reached the target.
+
+    zeus-kfp run -p job_id=digits -p train_entry_point=trainer:train -p 'batch_sizes=[16, 32, 64]'
+    -p default_batch_size=32 -p target_metric=0.95 --times 3
+"""
+
+
+@app.command(help=SUBMIT_HELP)
+def submit(
+    pipeline: options.Pipeline,
+    param: options.Parameters = None,
+    params: options.ParametersFile = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run.")] = None,
+    experiment: options.Experiment = "Default",
+    service_account: options.ServiceAccount = None,
+    wait: Annotated[bool, typer.Option(help="Wait for the run's end.")] = False,
+    timeout: Annotated[float | None, typer.Option(help="Longest wait, in s.", min=0)] = None,
+    host: options.Host = None,
+    namespace: options.Namespace = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Start one run of a pipeline on a cluster."""
+    from zeus_kfp.pipelines.client.package import PipelinePackage
+    from zeus_kfp.zeus_core.errors import RunNotFinishedError
+
+    arguments = options.arguments_of(PipelinePackage.of(pipeline).declared, params, param)
+    with options.cluster(host, namespace) as client:
+        run = client.submit(pipeline, arguments, run_name=name, experiment=experiment, service_account=service_account)
+        if wait:
+            typer.echo(f"run {run.run_id} started", err=True)
+            try:
+                run = client.wait(run.run_id, timeout_s=timeout, progress=lambda r: typer.echo(r.in_words(), err=True))
+            except RunNotFinishedError as error:
+                typer.echo(f"zeus-kfp: {error}", err=True)
+                raise typer.Exit(options.STILL_RUNNING) from None
+    options.show(run.as_json(), as_json, run.in_words())
+    if wait and not run.succeeded:
+        raise typer.Exit(options.RUN_FAILED)
+
+
+@app.command(help=RUN_HELP)
+def run(
+    pipeline: options.Pipeline = "recurring_training",
+    param: options.Parameters = None,
+    params: options.ParametersFile = None,
+    times: Annotated[int, typer.Option(min=1, help="Recurrences, one after the other.")] = 1,
+    root: Annotated[Path, typer.Option(help="Folder for artifacts; the default store goes there too.")] = Path(
+        "zeus-kfp"
+    ),
+    store: Annotated[
+        str | None,
+        typer.Option(help="The store's URL; ROOT/store.db where none is given.", envvar="ZEUS_KFP_STORE_URL"),
+    ] = None,
+) -> None:
+    """Run recurrences of a pipeline on this machine."""
+    from kfp import components
+
+    from zeus_kfp.pipelines.client.arguments import checked_arguments
+    from zeus_kfp.pipelines.client.package import PipelinePackage
+    from zeus_kfp.pipelines.local import run_locally
+
+    package = PipelinePackage.of(pipeline)
+    arguments = checked_arguments(package.declared, options.arguments_of(package.declared, params, param))
+    store = store or f"sqlite:///{root.resolve() / 'store.db'}"
+    # Training code stands beside the user, as with `python -m`.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
+    loaded = components.load_component_from_text(package.text)
+    try:
+        for _ in range(times):
+            run_locally(loaded, store_url=store, root=root, parameters=arguments)
+    except RuntimeError as error:
+        typer.echo(f"zeus-kfp: {error}", err=True)
+        raise typer.Exit(options.RUN_FAILED) from None
+    finally:
+        _show_job(store, str(arguments.get("job_id", "")))
+
+
+def _show_job(store_url: str, job_id: str) -> None:
+    """Print the job's recurrences, where the pipeline has kept any."""
+    from rich.console import Console
+
+    from zeus_kfp.components.close_recurrence.report_data import ReportData
+    from zeus_kfp.pipelines.tables import recurrence_table
+    from zeus_kfp.state_store import StateStore
+    from zeus_kfp.zeus_core.errors import UnknownJobError
+
+    with StateStore(store_url) as store:
+        try:
+            Console().print(recurrence_table(ReportData.from_store(store, job_id)))
+        except UnknownJobError:
+            typer.echo("no recurrence was opened")

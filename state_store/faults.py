@@ -1,0 +1,55 @@
+"""What a database's fault means: whether it passes, and which of the library's own errors it is."""
+
+from urllib.parse import quote
+
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
+
+from zeus_kfp.zeus_core.errors import StoreError, StoreUnavailableError
+
+_PASSING_STATES = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03")
+"""Beginnings of PostgreSQL's states: connection lost, deadlock, no lock in time, starting, shutting down, full."""
+
+_LASTING = ("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted", "SSL")
+"""What a server says that refuses a connection for good; such refusals carry no state."""
+
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+
+
+def passes(error: BaseException) -> bool:
+    """Return whether an operation that met an error may succeed when it is tried again.
+
+    Every operation of the store may be repeated, so a lost connection passes too, even in the midst of a commit.
+    """
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated:
+        return True
+    original = error.orig
+    name = getattr(original, "sqlite_errorname", None)
+    if name is not None:
+        return str(name).startswith(_BUSY)
+    state = getattr(original, "pgcode", None)
+    if state is not None:
+        return str(state).startswith(_PASSING_STATES)
+    return isinstance(error, OperationalError) and not any(text in str(original) for text in _LASTING)
+
+
+def own_error(error: DBAPIError, url: URL, place: str) -> StoreError:
+    """Return the library's error for a driver's, without the password and the statement's values."""
+    text = " ".join(str(error.orig).split())
+    password = str(url.password or "")
+    for secret in filter(None, (password, quote(password, safe=""), str(url.query.get("password", "")))):
+        text = text.replace(secret, "***")
+    if isinstance(error, IntegrityError | DataError):
+        return StoreError(f"the store at {place} refused what zeus-kfp wrote, and nothing was written: {text}")
+    return StoreUnavailableError(f"the store at {place} can't be used: {text}; {_advice(url)}")
+
+
+def _advice(url: URL) -> str:
+    if url.drivername == "sqlite":
+        return (
+            "check that its folder is there and may be written to, that the disk is not full, and that no other "
+            "program holds the file"
+        )
+    return "check that the server runs, that it can be reached from here, and that the store's URL is right"

