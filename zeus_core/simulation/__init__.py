@@ -1,5 +1,6 @@
 """Trace-driven simulation: recorded jobs, replayed through any batch-size policy."""
 
+from zeus_kfp.zeus_core.simulation.recordings import Recording, truth_of_recordings
 from zeus_kfp.zeus_core.simulation.replay import replay, replay_seeds
 from zeus_kfp.zeus_core.simulation.results import (
     PolicyResult,
@@ -23,6 +24,7 @@ __all__ = [
     "JobTruth",
     "PolicyResult",
     "PricedSize",
+    "Recording",
     "Replay",
     "Scenario",
     "SimulatedTrial",
@@ -39,4 +41,5 @@ __all__ = [
     "replay_seeds",
     "simulate",
     "summarise",
+    "truth_of_recordings",
 ]
