@@ -10,6 +10,7 @@ from zeus_kfp.zeus_core.errors import NoBatchSizeLeftError
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.learnt import Learnt, Observation, forget_costs, observe, rebuild
 from zeus_kfp.zeus_core.policies import InFlight, policy_named
+from zeus_kfp.zeus_core.policies.bayes.decision import outlook
 from zeus_kfp.zeus_core.policies.bayes.model import cost_belief
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
@@ -45,6 +46,17 @@ def test_trials_at_the_same_time_look_in_different_places() -> None:
     for _ in range(2):
         chosen.append(suggested(Learnt(), JOB, *chosen).batch_size)
     assert len(set(chosen)) > 1
+
+
+@pytest.mark.parametrize(("flying", "waits"), [(64, {64, 128}), (16, {16, 8})])
+def test_what_lies_beyond_a_trial_in_flight_waits_for_its_result(flying: int, waits: set[int]) -> None:
+    learnt = rebuild(JOB, [seen(32, REACHED, 20)])
+    believed = cost_belief(JOB, learnt, SIZES)
+    promise = outlook(believed, math.inf, 200.0, 50.0)
+    beyond = [SIZES.index(size) for size in waits]
+    others = [index for index in range(5) if index not in (2, *beyond)]
+    assert promise.choice(others) in beyond
+    assert suggested(learnt, JOB, flying, *(SIZES[index] for index in others)).batch_size == 32
 
 
 def test_what_was_tried_is_known_and_its_neighbours_are_guessed() -> None:
@@ -104,6 +116,13 @@ def test_a_size_that_never_reaches_is_not_tried_for_ever() -> None:
         chosen.append(size)
         learnt = observe(JOB, learnt, seen(size, *((REACHED, 90) if size == 32 else (NOT_REACHED, 100))))
     assert chosen[-20:] == [32] * 20
+
+
+def test_a_trial_that_will_be_given_up_teaches_nothing() -> None:
+    believed = cost_belief(JOB, rebuild(JOB, [seen(32, REACHED, 20), seen(64, REACHED, 20)]), SIZES)
+    hopeless = replace(believed, trials=believed.trials + 1e12, failures=np.array([0, 0, 0, 0, 1e12]))
+    usual, less = (outlook(one, math.inf, 200.0, 50.0).gain for one in (believed, hopeless))
+    assert usual[4] > 0 and less[4] < 1e-6 * usual[4]
 
 
 def test_while_nothing_reaches_other_sizes_are_tried() -> None:
