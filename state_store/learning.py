@@ -18,6 +18,7 @@ from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
 WITH_COST = (TrialState.REACHED, TrialState.NOT_REACHED)
+_JOBS = select(JOB).order_by(JOB.c.job_id)
 _PRICED = select(TRIAL).where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.cost.is_not(None))
 _REPORTED = (
     select(TRIAL)
@@ -62,6 +63,12 @@ def relearn(connection: Connection, job: Row) -> Learnt:
     put(connection, JOB, job, **_save(connection, job, spec, {}, learnt))
     learn_limits_again(connection, job, spec)
     return learnt
+
+
+def relearn_all(connection: Connection) -> None:
+    """Rebuild what was learnt of every job: newer code may keep more of a trial than older code did."""
+    for job in rows(connection, _JOBS):
+        relearn(connection, job)
 
 
 def rebuilt(connection: Connection, job: Row) -> Learnt:
@@ -123,4 +130,5 @@ def _observation(trial: Row, reported: Sequence[Row]) -> Observation:
         state=TrialState(trial.state),
         cost=trial.cost,
         recurrence_cost=math.fsum(costs) if trial.cost is not None else None,
+        num_epochs=trial.num_epochs if trial.cost is not None else None,
     )

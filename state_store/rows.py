@@ -1,8 +1,9 @@
 """Between table rows and the values that leave the store."""
 
+import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from zeus_kfp.state_store.records import (
     TrialRecord,
 )
 from zeus_kfp.state_store.statements import Row
+from zeus_kfp.zeus_core.evidence import Evidence, Moments
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt
 from zeus_kfp.zeus_core.profile import Phase, Profile
@@ -143,6 +145,14 @@ def without_empty_arms(learnt: Learnt) -> Learnt:
     return replace(learnt, arms=arms)
 
 
+def _evidence(values: dict[str, Any]) -> Evidence:
+    if not values:
+        return Evidence()
+    moments = {name: Moments(**values[name]) for name in ("log_cost", "log_epochs")}
+    held = None if values["held"] is None else (float(values["held"][0]), values["held"][1])
+    return Evidence(**values | moments | {"held": held})
+
+
 def _summary(row: Row) -> ArmSummary:
     return ArmSummary(
         batch_size=row.batch_size,
@@ -155,6 +165,7 @@ def _summary(row: Row) -> ArmSummary:
         explorations=tuple(Exploration(float(cost), bool(reached)) for cost, reached in row.explorations),
         out_of_memory=row.out_of_memory,
         consecutive_failures=row.consecutive_failures,
+        evidence=_evidence(row.evidence),
     )
 
 
@@ -170,6 +181,8 @@ def arm_columns(summary: ArmSummary) -> dict[str, Any]:
         "explorations": [[e.cost, e.reached] for e in summary.explorations],
         "out_of_memory": summary.out_of_memory,
         "consecutive_failures": summary.consecutive_failures,
+        # As JSON gives it back, so that what did not change is not written.
+        "evidence": json.loads(json.dumps(asdict(summary.evidence))),
     }
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from zeus_kfp.state_store.database import Database
 from zeus_kfp.zeus_core.errors import StoreVersionError
 
-VERSIONS = ("0001", "0002", "0003")
+VERSIONS = ("0001", "0002")
 """Every released schema, oldest first; the last is what this code needs."""
 
 VERSION_TABLE = "zeus_kfp_version"
@@ -64,6 +64,8 @@ def _upgrade(database: Database) -> None:
     from alembic import command
     from alembic.config import Config
 
+    from zeus_kfp.state_store.learning import relearn_all
+
     with database.connection(write=True) as connection:
         if not database.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
@@ -73,6 +75,7 @@ def _upgrade(database: Database) -> None:
         config.attributes["connection"] = connection
         config.attributes["version_table"] = VERSION_TABLE
         command.upgrade(config, "head")
+        relearn_all(connection)
 
 
 def _refuse_foreign_tables(connection: Connection) -> None:

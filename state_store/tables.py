@@ -213,6 +213,7 @@ class ArmRow(_Row, table=True):
     recent_costs: list[float] = _json()
     min_cost: float | None = _float()
     explorations: list[list[Any]] = _json()
+    evidence: dict[str, Any] = _json()
     out_of_memory: bool
     consecutive_failures: int
     power_limit_w: float | None = _float()
