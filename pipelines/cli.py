@@ -31,6 +31,7 @@ for name, commands in {
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the store, artifacts, logs and the report go.")] = Path("demo"),
     recurrences: Annotated[int, typer.Option(min=1, help="How often to retrain.")] = 12,
+    device: Annotated[str, typer.Option(help="cpu, or fake-gpu: a simulated GPU with power limits.")] = "cpu",
 ) -> None:
     """Retrain a real model again and again on this machine, and show what it cost."""
     from rich.console import Console
@@ -38,8 +39,20 @@ def demo(
     from zeus_kfp.pipelines.demo.run import run_demo
 
     # A console of its own file: the runs' output is led elsewhere while they last.
-    failed = run_demo(folder, recurrences, Console(file=sys.stdout))
+    failed = run_demo(folder, recurrences, Console(file=sys.stdout), device)
     raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine or pod can measure and set, and what to change where it can't."""
+    from rich.console import Console
+
+    from zeus_kfp.pipelines.doctor import Verdict, doctor_table, examine
+
+    findings = examine()
+    Console().print(doctor_table(findings))
+    raise typer.Exit(any(finding.verdict is Verdict.BROKEN for finding in findings))
 
 
 @app.command("compile")

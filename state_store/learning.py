@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.power_limits import learn_limits_again
 from zeus_kfp.state_store.rows import arm_columns, learnt_of, spec_of, without_empty_arms
 from zeus_kfp.state_store.statements import Row, add_all, arms_of, put, put_arm, rows
 from zeus_kfp.state_store.tables import ARM, JOB, TRIAL
@@ -57,7 +58,9 @@ def relearn(connection: Connection, job: Row) -> Learnt:
     """Rebuild what was learnt of a job from its trial rows alone, and keep that."""
     learnt = rebuilt(connection, job)
     connection.execute(delete(ARM).where(ARM.c.job_id == job.job_id))
-    put(connection, JOB, job, **_save(connection, job, spec_of(job), {}, learnt))
+    spec = spec_of(job)
+    put(connection, JOB, job, **_save(connection, job, spec, {}, learnt))
+    learn_limits_again(connection, job, spec)
     return learnt
 
 
@@ -89,7 +92,7 @@ def _save(connection: Connection, job: Row, spec: JobSpec, arms: dict[int, Row],
             "status": posterior.status,
         }
         if size not in arms:
-            new.append({"job_id": job.job_id, "batch_size": size, **values})
+            new.append({"job_id": job.job_id, "batch_size": size, "power_limit_accelerator": "", **values})
         elif changes := {name: value for name, value in values.items() if getattr(arms[size], name) != value}:
             put_arm(connection, job, size, changes)
     add_all(connection, ARM, new)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, bindparam, func, select
+from sqlalchemy import Table, and_, bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.records import RecurrenceState
@@ -17,7 +17,9 @@ LEASE_MARGIN = timedelta(minutes=10)
 _IS_OPEN = and_(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
 _OLDEST_OPEN = select(RECURRENCE).where(_IS_OPEN).order_by(RECURRENCE.c.number).limit(1)
 _OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(_IS_OPEN)
-_MAYBE_DEAD = select(RECURRENCE).where(_IS_OPEN, RECURRENCE.c.lease_expires_at <= bindparam("now"))
+_MAYBE_DEAD = select(RECURRENCE).where(
+    _IS_OPEN, (RECURRENCE.c.lease_expires_at <= bindparam("now")) | (RECURRENCE.c.opened_at > bindparam("now"))
+)
 
 
 def lease_from(now: datetime, job: Row) -> datetime:
@@ -25,13 +27,16 @@ def lease_from(now: datetime, job: Row) -> datetime:
     return now + timedelta(seconds=job.max_trial_time_s) + LEASE_MARGIN
 
 
-def alive_until(job: Row, recurrence: Row, trials: Iterable[Row]) -> datetime:
-    """Return the end of a recurrence's lease: of its own, from its opening, or of what its trials were last heard."""
+def alive_until(job: Row, recurrence: Row, trials: Iterable[Row], now: datetime) -> datetime:
+    """Return the end of a recurrence's lease: of its own, from its opening, or of what its trials were last heard.
+
+    What was heard later than now is from before the clock went back, and says nothing.
+    """
     leases: list[datetime] = [recurrence.lease_expires_at]
     for trial in trials:
         if trial.state == TrialState.ISSUED:
             leases.append(trial.lease_expires_at)
-        elif trial.report_number is not None:
+        elif trial.report_number is not None and trial.finished_at <= now:
             leases.append(lease_from(trial.finished_at, job))
     return max(leases)
 
@@ -51,9 +56,10 @@ def expire(connection: Connection, trial: Row, now: datetime, reason: str) -> No
     put(connection, TRIAL, trial, state=TrialState.EXPIRED.value, finished_at=now, reason=reason)
 
 
-def reap_trials(connection: Connection, issued: list[Row], now: datetime) -> list[Row]:
+def reap_trials(connection: Connection, job: Row, issued: list[Row], now: datetime) -> list[Row]:
     """Expire the trials whose lease has passed, and return the others."""
     for trial in issued:
+        _cut_lease(connection, TRIAL, trial, job, now, since=trial.issued_at)
         if trial.lease_expires_at <= now:
             expire(connection, trial, now, "its lease passed without a report")
     return [trial for trial in issued if trial.state == TrialState.ISSUED]
@@ -62,11 +68,18 @@ def reap_trials(connection: Connection, issued: list[Row], now: datetime) -> lis
 def reap(connection: Connection, job: Row, now: datetime) -> None:
     """Close the job's recurrences whose lease has passed, with all trials that were left behind."""
     for recurrence in rows(connection, _MAYBE_DEAD, {"job_id": job.job_id, "now": now}):
+        _cut_lease(connection, RECURRENCE, recurrence, job, now, since=recurrence.opened_at)
         trials = trials_of(connection, recurrence)
-        if alive_until(job, recurrence, trials) <= now:
+        if alive_until(job, recurrence, trials, now) <= now:
             expire_issued(connection, trials, now, "its recurrence vanished")
             put(connection, RECURRENCE, recurrence, state=RecurrenceState.EXPIRED.value, closed_at=now)
-    reap_trials(connection, issued_trials(connection, job), now)
+    reap_trials(connection, job, issued_trials(connection, job), now)
+
+
+def _cut_lease(connection: Connection, table: Table, row: Row, job: Row, now: datetime, *, since: datetime) -> None:
+    """Let a lease that began later than now, before the clock went back, last no longer than one that begins now."""
+    if since > now:
+        put(connection, table, row, lease_expires_at=min(row.lease_expires_at, lease_from(now, job)))
 
 
 def expire_issued(connection: Connection, trials: list[Row], now: datetime, reason: str) -> None:

@@ -8,7 +8,7 @@ from zeus_kfp.state_store.learning import relearn
 from zeus_kfp.state_store.locking import oldest_open, open_count
 from zeus_kfp.state_store.records import JobPhase
 from zeus_kfp.state_store.statements import Row, locked_job, put
-from zeus_kfp.state_store.tables import ARM, JOB, PROFILE, RECURRENCE, TRIAL
+from zeus_kfp.state_store.tables import ARM, DRIFT, JOB, PROFILE, RECURRENCE, STAGE_TURN, TRIAL
 from zeus_kfp.zeus_core.errors import JobInUseError
 
 
@@ -35,6 +35,7 @@ def reset(connection: Connection, job_id: str, *, keep_history: bool) -> None:
     if not keep_history:
         _remove_history(connection, job)
         put(connection, JOB, job, recurrence_count=0, trial_count=0, report_count=0)
+        put(connection, JOB, job, period_began_at=None, data_began_number=0)
     put(
         connection,
         JOB,
@@ -48,7 +49,7 @@ def reset(connection: Connection, job_id: str, *, keep_history: bool) -> None:
 
 
 def _remove_history(connection: Connection, job: Row) -> None:
-    for table in (PROFILE, ARM, TRIAL, RECURRENCE):
+    for table in (STAGE_TURN, DRIFT, PROFILE, ARM, TRIAL, RECURRENCE):
         connection.execute(delete(table).where(table.c.job_id == job.job_id))
 
 

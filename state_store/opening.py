@@ -1,15 +1,17 @@
 """Opening and closing a recurrence."""
 
 import importlib
-import shlex
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.drifting import consume_drifts
+from zeus_kfp.state_store.epochs import data_of_next, is_new_data
+from zeus_kfp.state_store.gating import has_had_all, why_not
 from zeus_kfp.state_store.generators import generator_at, seeded_state
 from zeus_kfp.state_store.learning import load_learnt, price_again, relearn
-from zeus_kfp.state_store.locking import alive_until, expire_issued, lease_from, oldest_open, open_count, reap
+from zeus_kfp.state_store.locking import expire_issued, lease_from, open_count, reap
 from zeus_kfp.state_store.records import JobPhase, OpenedRecurrence, RecurrenceRecord, RecurrenceState
 from zeus_kfp.state_store.rows import knobs_of, recurrence_record, spec_of
 from zeus_kfp.state_store.statements import (
@@ -27,7 +29,16 @@ from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.trial import TrialState
 
-OPERATIONAL_KNOBS = {"max_retries", "num_recurrences", "max_concurrent_recurrences", "max_trial_time_s", "user"}
+OPERATIONAL_KNOBS = {
+    "max_retries",
+    "num_recurrences",
+    "max_concurrent_recurrences",
+    "max_concurrent_recurrences_per_user",
+    "period_s",
+    "preprocess_every",
+    "max_trial_time_s",
+    "user",
+}
 """Knobs that say how a job runs and not what it learns: they may change at any time."""
 
 MEANING_KNOBS = {"target_metric", "higher_is_better", "max_epochs"}
@@ -51,7 +62,7 @@ def open_recurrence(
         # A step started twice: its knobs were taken the first time, and others may have been accepted since.
         return _reopened(connection, job, earlier, now)
     _take_changes(connection, job, spec, on_knob_change)
-    refusal = _why_not(connection, job)
+    refusal = why_not(connection, job, now, data_version)
     if refusal:
         return OpenedRecurrence(False, refusal, 0, (), "")
     # A job whose sizes are all ruled out has nothing to open for; whatever is drawn here is thrown away.
@@ -69,7 +80,7 @@ def close_recurrence(connection: Connection, now: datetime, job_id: str, run_id:
         reached = any(t.state == TrialState.REACHED for t in trials)
         state = (RecurrenceState.REACHED if reached else RecurrenceState.NOT_REACHED).value
         put(connection, RECURRENCE, recurrence, state=state, closed_at=now)
-        if _has_had_all(job) and not open_count(connection, job):
+        if has_had_all(job) and not open_count(connection, job):
             put(connection, JOB, job, phase=JobPhase.COMPLETED.value)
     return recurrence_record(recurrence, trials)
 
@@ -79,6 +90,8 @@ def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
         "phase": JobPhase.RUNNING.value,
         "generation": 0,
         "data_generation": 0,
+        "data_version": "",
+        "data_began_number": 0,
         "rated_power_w": spec.max_power_w,
         "recurrence_count": 0,
         "trial_count": 0,
@@ -130,39 +143,19 @@ def _reopened(connection: Connection, job: Row, earlier: Row, now: datetime) -> 
     return _opened(job, earlier)
 
 
-def _has_had_all(job: Row) -> bool:
-    return bool(job.num_recurrences and job.recurrence_count >= job.num_recurrences)
-
-
-def _why_not(connection: Connection, job: Row) -> str:
-    running = open_count(connection, job)
-    if _has_had_all(job):
-        put(connection, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
-        return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"
-    if job.phase == JobPhase.DELETED:
-        return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
-    if job.phase == JobPhase.COMPLETED:
-        return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
-    if running < job.max_concurrent_recurrences:
-        return ""
-    oldest = oldest_open(connection, job)
-    lease = alive_until(job, oldest, trials_of(connection, oldest))
-    return (
-        f"job {job.job_id} has as many recurrences running as max_concurrent_recurrences allows "
-        f"({job.max_concurrent_recurrences}): this run trains nothing. The oldest is recurrence {oldest.number} of run "
-        f"{oldest.run_id}; if that run is dead, its slot is free from {lease:%Y-%m-%d %H:%M} UTC on, "
-        f"or at once after `zeus-kfp recurrences close {shlex.quote(job.job_id)} {shlex.quote(oldest.run_id)}`"
-    )
-
-
 def _open(connection: Connection, job: Row, run_id: str, now: datetime, data_version: str) -> OpenedRecurrence:
-    put(connection, JOB, job, recurrence_count=job.recurrence_count + 1)
+    number = job.recurrence_count + 1
+    new_version = data_version if is_new_data(job, data_version) else ""
+    data = data_of_next(job, data_version)
+    drifts = consume_drifts(connection, now, job, number, new_version=new_version)
+    put(connection, JOB, job, recurrence_count=number, period_began_at=now, **data.changes)
     values = {
         "job_id": job.job_id,
         "run_id": run_id,
-        "number": job.recurrence_count,
+        "number": number,
         "state": RecurrenceState.OPEN.value,
-        "data_epoch": f"{data_version}-{job.data_generation}",
+        "why": _why(job, number, drifts, data.why),
+        "data_epoch": data.data_epoch,
         "data_missing": False,
         "opened_at": now,
         "lease_expires_at": lease_from(now, job),
@@ -170,7 +163,12 @@ def _open(connection: Connection, job: Row, run_id: str, now: datetime, data_ver
     return _opened(job, add(connection, RECURRENCE, values))
 
 
+def _why(job: Row, number: int, drifts: list[str], data_again: str) -> str:
+    drifted = f"drift was signalled: {'; '.join(drifts)}" if drifts else ""
+    return ". ".join([f"recurrence {number} of job {job.job_id}", *filter(None, (drifted, data_again))])
+
+
 def _opened(job: Row, recurrence: Row) -> OpenedRecurrence:
     slots = tuple(range(1, job.max_retries + 1))
-    why = f"recurrence {recurrence.number} of job {job.job_id}"
+    why = recurrence.why or _why(job, recurrence.number, [], "")
     return OpenedRecurrence(True, why, recurrence.number, slots, recurrence.data_epoch)

@@ -28,6 +28,13 @@ class RecurrenceState(StrEnum):
     EXPIRED = "expired"
 
 
+class PrunableKind(StrEnum):
+    """What a job leaves in storage."""
+
+    DATA = "data"
+    MODEL = "model"
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedRecurrence:
     """The answer to opening a recurrence.
@@ -60,6 +67,7 @@ class JobRecord:
         recurrence_count: Recurrences granted so far.
         trial_count: Trials handed out so far.
         created_at: When it was registered (UTC).
+        next_due_at: When its period has passed (UTC); None without a period, or before its first recurrence.
     """
 
     spec: JobSpec
@@ -70,6 +78,7 @@ class JobRecord:
     recurrence_count: int
     trial_count: int
     created_at: datetime
+    next_due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +126,9 @@ class TrialRecord:
     accelerator: str
     accelerator_count: int
     node: str
+    power_limiter: str
+    power_limit_found_w: float | None
+    power_limit_w: float | None
     attempts: int
     model_uri: str
     issued_at: datetime
@@ -143,6 +155,7 @@ class RecurrenceRecord:
         energy_estimated: Whether any of the energy was estimated.
         opened_at: When it was opened (UTC).
         closed_at: When it was closed (UTC); None while open.
+        why: What started it and what it does over again, in one sentence; "" where that was not kept.
     """
 
     job_id: str
@@ -159,6 +172,49 @@ class RecurrenceRecord:
     energy_estimated: bool
     opened_at: datetime
     closed_at: datetime | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftRecord:
+    """A sign that a job's data or costs have changed.
+
+    Attributes:
+        job_id: The job's name.
+        reason: What has changed, in words.
+        value: A figure that goes with it, whatever the reason says it is; None if none was given.
+        signalled_at: When it was first signalled (UTC).
+        recurrence_number: The recurrence that it started; None while it waits for one.
+    """
+
+    job_id: str
+    reason: str
+    value: float | None
+    signalled_at: datetime
+    recurrence_number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    """Something in storage that a job no longer needs.
+
+    Attributes:
+        kind: A model, or preprocessed data.
+        uri: Where a model lies; "" for data, whose artifact carries data_epoch in its metadata.
+        data_epoch: Key of the data, or of that which the model was trained on.
+        run_id: The KFP run that made the model, or that used the data last.
+        recurrence_number: Its number in the job.
+        batch_size: The model's, in samples; None for data.
+        made_at: When the model's trial finished, or the recurrence that used the data last was opened (UTC).
+    """
+
+    kind: PrunableKind
+    uri: str
+    data_epoch: str
+    run_id: str
+    recurrence_number: int
+    batch_size: int | None
+    made_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

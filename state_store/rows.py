@@ -3,9 +3,17 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from zeus_kfp.state_store.records import JobPhase, JobRecord, RecurrenceRecord, RecurrenceState, TrialRecord
+from zeus_kfp.state_store.records import (
+    DriftRecord,
+    JobPhase,
+    JobRecord,
+    RecurrenceRecord,
+    RecurrenceState,
+    TrialRecord,
+)
 from zeus_kfp.state_store.statements import Row
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt
@@ -46,7 +54,21 @@ def job_record(row: Row) -> JobRecord:
         recurrence_count=row.recurrence_count,
         trial_count=row.trial_count,
         created_at=row.created_at,
+        next_due_at=next_due_at(row),
     )
+
+
+def next_due_at(row: Row) -> datetime | None:
+    """Return when a job's period has passed; None where it has none, or none has begun."""
+    if not row.period_s or row.period_began_at is None:
+        return None
+    began_at: datetime = row.period_began_at
+    return began_at + timedelta(seconds=row.period_s)
+
+
+def drift_record(row: Row) -> DriftRecord:
+    """Return a drift."""
+    return DriftRecord(**{f.name: getattr(row, f.name) for f in fields(DriftRecord)})
 
 
 def trial_record(row: Row, recurrence: Row) -> TrialRecord:
@@ -79,11 +101,14 @@ def recurrence_record(row: Row, trials: Sequence[Row]) -> RecurrenceRecord:
         energy_estimated=any(t.energy_estimated for t in trials),
         opened_at=row.opened_at,
         closed_at=row.closed_at,
+        why=row.why,
     )
 
 
-def plan_of(job: Row, spec: JobSpec, recurrence: Row, slot: int, number: int, suggestion: Suggestion) -> TrialPlan:
-    """Return what the training side is told of a trial."""
+def plan_of(
+    job: Row, spec: JobSpec, recurrence: Row, arm: Row | None, slot: int, number: int, suggestion: Suggestion
+) -> TrialPlan:
+    """Return what the training side is told of a trial; ``arm`` is that of its batch size, if there is one."""
     return TrialPlan(
         job_id=spec.job_id,
         run_id=recurrence.run_id,
@@ -100,6 +125,9 @@ def plan_of(job: Row, spec: JobSpec, recurrence: Row, slot: int, number: int, su
         max_power_w=job.rated_power_w,
         cost_threshold=suggestion.cost_threshold,
         max_trial_time_s=spec.max_trial_time_s,
+        power_limit_w=None if arm is None else arm.power_limit_w,
+        power_limit_accelerator="" if arm is None else arm.power_limit_accelerator,
+        power_objective=spec.power_objective,
     )
 
 

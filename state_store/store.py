@@ -8,15 +8,17 @@ from typing import Self, TypeVar
 
 from sqlalchemy.engine import Connection
 
-from zeus_kfp.state_store import managing, opening, reading, trials
+from zeus_kfp.state_store import drifting, epochs, housekeeping, managing, opening, reading, trials
 from zeus_kfp.state_store.database import PATIENCE_S, Database, url_from_environment
 from zeus_kfp.state_store.learning import load_learnt, rebuilt, relearn
 from zeus_kfp.state_store.records import (
+    DriftRecord,
     JobOverview,
     JobPhase,
     JobRecord,
     OpenedRecurrence,
     ProfileRecord,
+    Prunable,
     RecurrenceRecord,
     RecurrenceState,
     TrialRecord,
@@ -124,14 +126,19 @@ class StateStore:
     ) -> OpenedRecurrence:
         """Register the job the first time, reap what died, and open a recurrence or say why not.
 
+        It is opened if the job goes on, its period has passed since the last one was opened or drift was signalled
+        since then, and a slot is free. A clock that goes back counts as if the period had begun at that moment.
+
         Args:
             spec: The job's knobs.
             run_id: The KFP run; asked again with the same one, the answer is the same.
             on_knob_change: What to do if the knobs differ from the registered ones. "refuse", or "accept": go on
                 with the new ones. What was learnt is rebuilt under them; a change of target_metric,
                 higher_is_better or max_epochs makes earlier trials count no longer. max_retries, num_recurrences,
-                max_concurrent_recurrences, max_trial_time_s and user may change without consent.
-            data_version: Version of the raw data, part of the data epoch.
+                max_concurrent_recurrences, max_concurrent_recurrences_per_user, period_s, preprocess_every,
+                max_trial_time_s and user may change without consent.
+            data_version: Version of the raw data, part of the data epoch; "" for that of the recurrence before.
+                A new one counts as drift.
 
         Raises:
             JobChangedError: If the knobs differ and on_knob_change is "refuse".
@@ -195,6 +202,40 @@ class StateStore:
         """
         _check_names(job_id, run_id)
         return self._write(lambda c: opening.close_recurrence(c, self._clock(), job_id, run_id))
+
+    def signal_drift(self, job_id: str, reason: str, *, value: float | None = None) -> DriftRecord:
+        """Let the next run of a job open a recurrence, whether or not the period has passed.
+
+        Exactly one recurrence takes it. While it waits for one, the same reason again changes nothing.
+
+        Args:
+            job_id: The job's name.
+            reason: What has changed, in words, up to 255 characters.
+            value: A figure that goes with it, for people; None for none.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            InvalidValueError: If the reason is empty or too long, or the value not finite.
+        """
+        text("job_id", job_id)
+        return self._write(lambda c: drifting.signal_drift(c, self._clock(), job_id, reason, value))
+
+    def take_stage_turn(self, job_id: str, run_id: str, stage: str, every: int) -> bool:
+        """Return whether a stage runs in a recurrence, and keep that it does; asked again, the answer is the same.
+
+        Args:
+            job_id: The job's name.
+            run_id: The KFP run.
+            stage: The stage's name.
+            every: Recurrences from one turn to the next, 1 for each; 0: once for each data epoch.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            UnknownRecurrenceError: If the run opened no recurrence of it.
+            InvalidValueError: If the stage is no name, or every no integer of 0 or more.
+        """
+        _check_names(job_id, run_id)
+        return self._write(lambda c: epochs.take_stage_turn(c, job_id, run_id, stage, every))
 
     def complete_job(self, job_id: str) -> None:
         """End a job: later runs of it are granted nothing. Recurrences under way go on.
@@ -329,6 +370,22 @@ class StateStore:
             UnknownJobError: If there is no such job.
         """
         return self._read(lambda c: reading.profiles(c, job_id, batch_size=batch_size))
+
+    def drifts(self, job_id: str) -> tuple[DriftRecord, ...]:
+        """Return every drift that was signalled of a job, oldest first.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        return self._read(lambda c: drifting.drifts(c, job_id))
+
+    def prunable(self, job_id: str) -> tuple[Prunable, ...]:
+        """Return the models and preprocessed data that a job no longer needs; nothing is deleted.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        return self._read(lambda c: housekeeping.prunable(c, job_id))
 
     def learnt(self, job_id: str) -> Learnt:
         """Return what was learnt of a job."""

@@ -79,6 +79,9 @@ class JobRow(_Row, table=True):
     max_retries: int
     num_recurrences: int
     max_concurrent_recurrences: int
+    max_concurrent_recurrences_per_user: int
+    period_s: float = _float(nullable=False)
+    preprocess_every: int
     max_trial_time_s: float = _float(nullable=False)
     policy: str = Field(max_length=64)
     num_pruning_rounds: int
@@ -88,6 +91,7 @@ class JobRow(_Row, table=True):
     prior_precision: float = _float(nullable=False)
     seed: int = Field(sa_column=Column(BigInteger, nullable=False))
     learning_rate_rule: str = Field(max_length=32)
+    power_objective: str = Field(max_length=64)
     generation: int = 0
     data_generation: int = 0
     rated_power_w: float = _float(nullable=False)
@@ -96,6 +100,9 @@ class JobRow(_Row, table=True):
     recurrence_count: int = 0
     trial_count: int = 0
     report_count: int = 0
+    period_began_at: datetime | None = _moment(nullable=True)
+    data_version: str = Field(default="", max_length=255)
+    data_began_number: int = 0
     generator_state: dict[str, Any] = _json()
     created_at: datetime = _moment()
 
@@ -115,6 +122,7 @@ class RecurrenceRow(_Row, table=True):
     run_id: str = Field(max_length=255)
     number: int
     state: str = Field(max_length=16)
+    why: str = _text()
     data_epoch: str = Field(max_length=300)
     data_missing: bool = False
     opened_at: datetime = _moment()
@@ -158,6 +166,8 @@ class TrialRow(_Row, table=True):
     energy_j: float | None = _float()
     time_s: float | None = _float()
     cost: float | None = _float()
+    power_limiter: str = Field(default="", max_length=255)
+    power_limit_found_w: float | None = _float()
     energy_source: str = Field(default="", max_length=255)
     energy_estimated: bool = False
     max_power_w: float | None = _float()
@@ -205,9 +215,36 @@ class ArmRow(_Row, table=True):
     explorations: list[list[Any]] = _json()
     out_of_memory: bool
     consecutive_failures: int
+    power_limit_w: float | None = _float()
+    power_limit_accelerator: str = Field(default="", max_length=255)
     posterior_mean_cost: float | None = _float()
     posterior_standard_deviation: float | None = _float()
     status: str = _text()
+
+
+class DriftRow(_Row, table=True):
+    """A sign that a job's data or costs have changed, and the recurrence that it started."""
+
+    __tablename__ = "drift"
+    __table_args__ = (Index(None, "job_id", "recurrence_number"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="job.job_id", max_length=255)
+    reason: str = Field(max_length=255)
+    value: float | None = _float()
+    signalled_at: datetime = _moment()
+    recurrence_number: int | None = None
+
+
+class StageTurnRow(_Row, table=True):
+    """A recurrence in which it was a stage's turn."""
+
+    __tablename__ = "stage_turn"
+
+    job_id: str = Field(foreign_key="job.job_id", primary_key=True, max_length=255)
+    stage: str = Field(primary_key=True, max_length=255)
+    recurrence_number: int = Field(primary_key=True)
+    data_epoch: str = Field(max_length=300)
 
 
 METADATA = _Row.metadata
@@ -218,3 +255,5 @@ RECURRENCE = METADATA.tables["recurrence"]
 TRIAL = METADATA.tables["trial"]
 PROFILE = METADATA.tables["profile"]
 ARM = METADATA.tables["arm"]
+DRIFT = METADATA.tables["drift"]
+STAGE_TURN = METADATA.tables["stage_turn"]

@@ -9,15 +9,19 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.drifting import note_cost_drift
+from zeus_kfp.state_store.epochs import data_gone
 from zeus_kfp.state_store.generators import generator_at, state_of
-from zeus_kfp.state_store.learning import WITH_COST, cost_of, learn, load_learnt
+from zeus_kfp.state_store.learning import WITH_COST, cost_of, learn
 from zeus_kfp.state_store.locking import expire, lease_from, reap_trials
+from zeus_kfp.state_store.power_limits import learn_limit
 from zeus_kfp.state_store.records import RecurrenceState, TrialRecord
-from zeus_kfp.state_store.rows import plan_of, spec_of, trial_record
+from zeus_kfp.state_store.rows import learnt_of, plan_of, spec_of, trial_record
 from zeus_kfp.state_store.statements import (
     Row,
     add,
     add_all,
+    arms_of,
     find_job,
     locked_job,
     put,
@@ -44,6 +48,7 @@ _BEFORE_REPORT: dict[str, Any] = {
     "accelerator": "",
     "accelerator_count": 0,
     "node": "",
+    "power_limiter": "",
     "attempts": 0,
     "model_uri": "",
     "data_missing": False,
@@ -63,7 +68,7 @@ def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slo
     for earlier in trials:
         if earlier.state == TrialState.ISSUED and earlier.slot < slot:
             expire(connection, earlier, now, "the recurrence went on without its report")
-    issued = reap_trials(connection, issued, now)
+    issued = reap_trials(connection, job, issued, now)
     if _has_ended(recurrence, trials) or slot > job.max_retries:
         return None
     return _issue(connection, now, job, recurrence, slot, issued)
@@ -92,6 +97,8 @@ def report(
         changes |= _note_in_recurrence(connection, job, recurrence, outcome)
         changes |= learn(connection, job, trials, trial)
         put(connection, JOB, job, **changes)
+        learn_limit(connection, job, spec_of(job), profiles)
+        note_cost_drift(connection, now, job, trial)
     elif trial.report_digest != digest:
         raise ConflictingReportError(
             f"trial {trial.number} of job {job_id!r} has already reported {trial.state!r}; another outcome "
@@ -122,14 +129,14 @@ def _issue(
     spec = spec_of(job)
     # One from before a change of target will teach nothing, so that nobody need wait for it.
     in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in issued if t.generation == job.generation]
-    generator = generator_at(job.generator_state)
+    arms, generator = arms_of(connection, job), generator_at(job.generator_state)
     try:
-        suggestion = policy_named(spec.policy).suggest(spec, load_learnt(connection, job), in_flight, generator)
+        suggestion = policy_named(spec.policy).suggest(spec, learnt_of(job, arms.values()), in_flight, generator)
     except NoBatchSizeLeftError:
         return None
     number = job.trial_count + 1
     put(connection, JOB, job, trial_count=number, generator_state=state_of(generator))
-    plan = plan_of(job, spec, recurrence, slot, number, suggestion)
+    plan = plan_of(job, spec, recurrence, arms.get(suggestion.batch_size), slot, number, suggestion)
     values = asdict(suggestion) | {
         "job_id": job.job_id,
         "recurrence_id": recurrence.id,
@@ -181,13 +188,12 @@ def _keep_profiles(connection: Connection, trial: Row, profiles: Sequence[Profil
 
 def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outcome: TrialOutcome) -> dict[str, Any]:
     """Complete a recurrence's row, and return what changes in its job's."""
-    of_job = {}
+    of_job: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     if outcome.data_missing and not recurrence.data_missing:
         # The next recurrence gets a new data epoch, so that it preprocesses again; once a recurrence.
         changes["data_missing"] = True
-        if recurrence.data_epoch.endswith(f"-{job.data_generation}"):
-            of_job["data_generation"] = job.data_generation + 1
+        of_job = data_gone(job, recurrence)
     if outcome.state is TrialState.REACHED and recurrence.state != RecurrenceState.OPEN:
         # It was given up, and the report of its success only came late.
         changes["state"] = RecurrenceState.REACHED.value

@@ -7,9 +7,12 @@ from enum import StrEnum
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.power.selectors import checked_objective
 from zeus_kfp.zeus_core.validation import MAX_INTEGER, MAX_POWER_W, integer, integral, number, text
 
 MAX_BATCH_SIZES = 256
+MAX_CONCURRENT_RECURRENCES = 1000
+MIN_PERIOD_S = 60.0
 
 
 class LearningRateRule(StrEnum):
@@ -45,6 +48,12 @@ class JobSpec:
         max_retries: Trials that one recurrence may spend.
         num_recurrences: Recurrences after which the job is complete; 0 means without end.
         max_concurrent_recurrences: Recurrences of this job that may run at the same time.
+        max_concurrent_recurrences_per_user: Recurrences of all jobs of ``user`` that may run at the same time for this
+            job to start another; 0 means no cap.
+        period_s: Seconds that pass between the starts of two recurrences, unless drift is signalled; 0 lets every
+            run of the pipeline start one.
+        preprocess_every: Recurrences after which the data is preprocessed again; 1 does so in each, 0 only when the
+            data changes.
         max_trial_time_s: Seconds after which a trial is ended by its supervisor.
         policy: Name of the batch-size policy.
         num_pruning_rounds: Rounds of the pruning walk that comes before Thompson sampling.
@@ -54,6 +63,8 @@ class JobSpec:
         prior_precision: Precision of that prior; 0 is a flat one.
         seed: Seed of the policy's random generator.
         learning_rate_rule: How the learning rate follows the batch size.
+        power_objective: What the best power limit is: "cost", "energy", "time", or "slowdown:1.1" for the lowest at
+            which training is at most 1.1 times as slow.
         user: Whom the job belongs to, for filters and reports.
 
     Raises:
@@ -72,6 +83,9 @@ class JobSpec:
     max_retries: int = 5
     num_recurrences: int = 0
     max_concurrent_recurrences: int = 1
+    max_concurrent_recurrences_per_user: int = 0
+    period_s: float = 0.0
+    preprocess_every: int = 0
     max_trial_time_s: float = 86_400.0
     policy: str = "zeus"
     num_pruning_rounds: int = 2
@@ -81,6 +95,7 @@ class JobSpec:
     prior_precision: float = 0.0
     seed: int = 123456
     learning_rate_rule: LearningRateRule = LearningRateRule.NONE
+    power_objective: str = "cost"
     user: str = ""
 
     def __post_init__(self) -> None:
@@ -89,6 +104,7 @@ class JobSpec:
         put(self, "job_id", text("job_id", self.job_id))
         put(self, "user", text("user", self.user, allow_empty=True))
         put(self, "policy", text("policy", self.policy, at_most=64))
+        put(self, "power_objective", checked_objective(text("power_objective", self.power_objective, at_most=64)))
         put(self, "batch_sizes", _checked_batch_sizes(self.batch_sizes))
         put(self, "default_batch_size", integer("default_batch_size", self.default_batch_size, at_least=1))
         if self.default_batch_size not in self.batch_sizes:
@@ -103,6 +119,8 @@ class JobSpec:
         put(self, "beta_knob", number("beta_knob", self.beta_knob, above=1, finite=False))
         put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0, at_most=MAX_POWER_W))
         put(self, "max_trial_time_s", number("max_trial_time_s", self.max_trial_time_s, above=0, at_most=1e9))
+        put(self, "period_s", _checked_period_s(self.period_s))
+        put(self, "max_concurrent_recurrences", _checked_concurrency(self.max_concurrent_recurrences))
         put(self, "prior_mean", number("prior_mean", self.prior_mean))
         put(self, "prior_precision", number("prior_precision", self.prior_precision, at_least=0))
         for name, low, high in _INTEGER_RANGES:
@@ -132,12 +150,34 @@ _INTEGER_RANGES = (
     ("max_epochs", 1, 10**9),
     ("max_retries", 1, 1000),
     ("num_recurrences", 0, 10**9),
-    ("max_concurrent_recurrences", 1, 1000),
+    ("max_concurrent_recurrences_per_user", 0, 10**9),
+    ("preprocess_every", 0, 10**9),
     ("num_pruning_rounds", 0, 100),
     ("num_explorations", 1, 100),
     ("window_size", 0, 10_000),
     ("seed", 0, 2**53 - 1),
 )
+
+
+def _checked_period_s(value: Any) -> float:
+    period_s = number("period_s", value, at_least=0, at_most=1e9)
+    if 0 < period_s < MIN_PERIOD_S:
+        raise InvalidValueError(
+            f"period_s must be 0 or at least {MIN_PERIOD_S:g} s, not {value!r}: each start costs some seven pods, and "
+            "runs would pile up faster than they end. 0 starts a recurrence with every run of the pipeline"
+        )
+    return period_s
+
+
+def _checked_concurrency(value: Any) -> int:
+    recurrences = integer("max_concurrent_recurrences", value)
+    if not 1 <= recurrences <= MAX_CONCURRENT_RECURRENCES:
+        raise InvalidValueError(
+            f"max_concurrent_recurrences must be at least 1 and at most {MAX_CONCURRENT_RECURRENCES}, not "
+            f"{recurrences}: each recurrence holds an accelerator, and without a cap a job whose runs take longer than "
+            "its period starts more and more of them"
+        )
+    return recurrences
 
 
 def _checked_rule(value: Any) -> LearningRateRule:

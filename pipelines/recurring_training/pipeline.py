@@ -41,6 +41,8 @@ STORE_SECRET = "zeus-kfp-store"
 STORE_SECRET_KEY = "url"
 STORE_VARIABLE = "ZEUS_KFP_STORE_URL"
 
+NODE_VARIABLE = "ZEUS_KFP_NODE"
+
 Configure = Callable[[dsl.PipelineTask], object]
 
 
@@ -152,6 +154,8 @@ class _Shape:
             memory_limit=p["train_memory_limit"],
         )
         trained.set_container_image(p["training_image"])
+        # A limit that a killed pod left behind is the node's, not the pod's.
+        kubernetes.use_field_path_as_env(trained, env_name=NODE_VARIABLE, field_path="spec.nodeName")
         trained.set_cpu_limit(p["train_cpu_limit"]).set_memory_limit(p["train_memory_limit"])
         if self._configure_train:
             self._configure_train(trained)

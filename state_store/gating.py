@@ -1,0 +1,121 @@
+"""Whether a run may open a recurrence now: the job goes on, its period has passed or drift came, a slot is free."""
+
+import shlex
+from datetime import datetime, timedelta
+
+from sqlalchemy import bindparam, select, text
+from sqlalchemy.engine import Connection
+
+from zeus_kfp.state_store.drifting import pending_drifts
+from zeus_kfp.state_store.epochs import is_new_data
+from zeus_kfp.state_store.locking import alive_until, oldest_open, open_count
+from zeus_kfp.state_store.records import JobPhase, RecurrenceState
+from zeus_kfp.state_store.rows import next_due_at
+from zeus_kfp.state_store.statements import Row, labelled, part, put, trials_of
+from zeus_kfp.state_store.tables import JOB, RECURRENCE
+
+MAX_SLACK = timedelta(minutes=5)
+SLACK_SHARE = 0.05
+"""How early a run may come: pods do not start to the second, and a nightly run that came a second early would wait
+for the next night."""
+
+_OPEN_OF_USER = (
+    select(*labelled(RECURRENCE), *labelled(JOB))
+    .select_from(RECURRENCE.join(JOB, RECURRENCE.c.job_id == JOB.c.job_id))
+    .where(JOB.c.user == bindparam("user"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
+)
+_LOCK_USER = text("SELECT pg_advisory_xact_lock(hashtextextended(:user, 7305826124381))")
+
+
+def why_not(connection: Connection, job: Row, now: datetime, data_version: str) -> str:
+    """Return why a run may open no recurrence of a job now, "" if it may."""
+    return (
+        _why_over(connection, job)
+        or _why_not_due(connection, job, now, data_version)
+        or _why_no_slot(connection, job, now)
+        or _why_no_slot_of_user(connection, job, now)
+    )
+
+
+def has_had_all(job: Row) -> bool:
+    """Return whether a job has had all its recurrences."""
+    return bool(job.num_recurrences and job.recurrence_count >= job.num_recurrences)
+
+
+def _why_over(connection: Connection, job: Row) -> str:
+    if has_had_all(job):
+        running = open_count(connection, job)
+        put(connection, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
+        return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"
+    if job.phase == JobPhase.DELETED:
+        return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
+    if job.phase == JobPhase.COMPLETED:
+        return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
+    return ""
+
+
+def _why_not_due(connection: Connection, job: Row, now: datetime, data_version: str) -> str:
+    if job.period_began_at is not None and job.period_began_at > now:
+        # The clock went back. One period from here: neither a second start at once, nor a wait until it has caught up.
+        put(connection, JOB, job, period_began_at=now)
+    due_at = next_due_at(job)
+    if due_at is None or now >= due_at - _slack(job):
+        return ""
+    if is_new_data(job, data_version) or pending_drifts(connection, job):
+        return ""
+    return (
+        f"job {job.job_id} is not due: its period (period_s) is {_span(job.period_s)}, and the next recurrence is due "
+        f"{due_at:%Y-%m-%d %H:%M} UTC, or with the next run after drift was signalled "
+        f"(`zeus-kfp jobs signal-drift {shlex.quote(job.job_id)} --reason …`)"
+    )
+
+
+def _slack(job: Row) -> timedelta:
+    return min(MAX_SLACK, timedelta(seconds=job.period_s * SLACK_SHARE))
+
+
+def _span(period_s: float) -> str:
+    for unit, length_s in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if period_s % length_s == 0:
+            return f"{period_s / length_s:g} {unit}"
+    return f"{period_s:g} s"
+
+
+def _why_no_slot(connection: Connection, job: Row, now: datetime) -> str:
+    if open_count(connection, job) < job.max_concurrent_recurrences:
+        return ""
+    oldest = oldest_open(connection, job)
+    lease = alive_until(job, oldest, trials_of(connection, oldest), now)
+    return (
+        f"job {job.job_id} has as many recurrences running as max_concurrent_recurrences allows "
+        f"({job.max_concurrent_recurrences}): this run trains nothing. The oldest is recurrence {oldest.number} of run "
+        f"{oldest.run_id}; if that run is dead, its slot is free from {lease:%Y-%m-%d %H:%M} UTC on, "
+        f"or at once after `zeus-kfp recurrences close {shlex.quote(job.job_id)} {shlex.quote(oldest.run_id)}`"
+    )
+
+
+def _why_no_slot_of_user(connection: Connection, job: Row, now: datetime) -> str:
+    cap = job.max_concurrent_recurrences_per_user
+    if not cap:
+        return ""
+    if connection.dialect.name == "postgresql":
+        # The job's row keeps out runs of the same job only. Always taken after it, so that nobody waits in a circle.
+        connection.execute(_LOCK_USER, {"user": job.user})
+    alive = _alive_of_user(connection, job.user, now)
+    if len(alive) < cap:
+        return ""
+    shown = ", ".join(f"recurrence {r.number} of {r.job_id}" for r in alive[:3]) + (", …" if len(alive) > 3 else "")
+    return (
+        f"user {job.user!r} has {len(alive)} recurrences running and max_concurrent_recurrences_per_user of job "
+        f"{job.job_id} allows {cap}: this run trains nothing. Running: {shown}. The next run after one of them has "
+        "ended is granted"
+    )
+
+
+def _alive_of_user(connection: Connection, user: str, now: datetime) -> list[Row]:
+    """Return the recurrences of a user's jobs that count as alive; the dead of other jobs are those jobs' to close."""
+    found = connection.execute(_OPEN_OF_USER, {"user": user}).mappings().all()
+    pairs = [(part(row, JOB), part(row, RECURRENCE)) for row in found]
+    return [
+        r for job, r in pairs if r.lease_expires_at > now or alive_until(job, r, trials_of(connection, r), now) > now
+    ]

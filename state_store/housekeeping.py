@@ -1,0 +1,55 @@
+"""What may be pruned from storage: superseded models and preprocessed data. Listed, never deleted."""
+
+from sqlalchemy import select
+from sqlalchemy.engine import Connection
+
+from zeus_kfp.state_store.records import Prunable, PrunableKind, RecurrenceState
+from zeus_kfp.state_store.statements import Row, find_job, labelled, part, rows
+from zeus_kfp.state_store.tables import RECURRENCE, TRIAL
+from zeus_kfp.zeus_core.trial import TrialState
+
+
+def prunable(connection: Connection, job_id: str) -> tuple[Prunable, ...]:
+    """Return what a job's recurrences left that nothing needs any more, oldest first, data before models.
+
+    Kept are the latest winner's model, the data of the latest recurrence, and all that an open recurrence uses.
+    """
+    find_job(connection, job_id)
+    query = select(RECURRENCE).where(RECURRENCE.c.job_id == job_id).order_by(RECURRENCE.c.number)
+    recurrences = rows(connection, query)
+    return (*_data(recurrences), *_models(connection, job_id))
+
+
+def _data(recurrences: list[Row]) -> list[Prunable]:
+    needed = {r.data_epoch for r in recurrences if r.state == RecurrenceState.OPEN}
+    needed |= {r.data_epoch for r in recurrences[-1:]}
+    last_use = {r.data_epoch: r for r in recurrences if r.data_epoch not in needed}
+    return [
+        Prunable(PrunableKind.DATA, "", r.data_epoch, r.run_id, r.number, None, r.opened_at) for r in last_use.values()
+    ]
+
+
+def _models(connection: Connection, job_id: str) -> list[Prunable]:
+    query = (
+        select(*labelled(TRIAL), *labelled(RECURRENCE))
+        .select_from(TRIAL.join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id))
+        .where(TRIAL.c.job_id == job_id, TRIAL.c.model_uri != "")
+        .order_by(TRIAL.c.number)
+    )
+    found = [(part(row, TRIAL), part(row, RECURRENCE)) for row in connection.execute(query).mappings()]
+    winners = [trial for trial, _ in found if trial.state == TrialState.REACHED]
+    needed = {max(winners, key=lambda t: t.report_number).model_uri} if winners else set()
+    needed |= {trial.model_uri for trial, recurrence in found if recurrence.state == RecurrenceState.OPEN}
+    return [
+        Prunable(
+            PrunableKind.MODEL,
+            trial.model_uri,
+            recurrence.data_epoch,
+            recurrence.run_id,
+            recurrence.number,
+            trial.batch_size,
+            trial.finished_at,
+        )
+        for trial, recurrence in found
+        if trial.model_uri not in needed
+    ]
