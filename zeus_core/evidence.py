@@ -6,8 +6,9 @@ given up leaves lower bounds. Every sum is folded in constant time.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 from zeus_kfp.zeus_core.validation import number
 
@@ -94,6 +95,17 @@ class Evidence:
             unreached_cost=max(cost, self.unreached_cost or 0.0),
             unreached_epochs=self.unreached_epochs if epochs is None else max(epochs, self.unreached_epochs or 0.0),
         )
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the evidence as JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Return the evidence that :meth:`to_values` gave, before or after a trip through JSON."""
+        moments = {name: Moments(**values[name]) for name in ("log_cost", "log_epochs")}
+        held = values["held"]
+        return cls(**{**values, **moments, "held": None if held is None else (held[0], held[1])})
 
     def released(self) -> "Evidence":
         """Return the evidence with the trial counted in that was held back, if there is one."""

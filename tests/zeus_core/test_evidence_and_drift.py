@@ -1,3 +1,4 @@
+import json
 import math
 import statistics
 
@@ -19,6 +20,9 @@ REACHED, NOT_REACHED = TrialState.REACHED, TrialState.NOT_REACHED
 def seen(size: int, epochs: float | None, state: TrialState = REACHED, epoch_cost: float = 10.0) -> Observation:
     cost = (epochs or 20) * epoch_cost
     return Observation(size, Purpose.SAMPLING, state, cost, cost, epochs)
+
+
+STEADY = [seen(16, epochs) for epochs in (20.0, 21.0, 19.0, 20.0)]
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=50))
@@ -53,6 +57,14 @@ def test_trials_that_were_given_up_leave_their_highest_bounds() -> None:
     assert evidence.reached_count == 0
 
 
+@pytest.mark.parametrize(
+    "more", [[], [seen(16, 60.0)], [seen(16, 30.0, NOT_REACHED)]], ids=["plain", "held", "given up"]
+)
+def test_evidence_survives_a_trip_through_json(more: list[Observation]) -> None:
+    evidence = rebuild(JOB, [*STEADY, *more]).arm(16).evidence
+    assert Evidence.from_values(json.loads(json.dumps(evidence.to_values()))) == evidence
+
+
 @pytest.mark.parametrize("epochs", [-1.0, math.nan, math.inf, "3"])
 def test_epochs_that_can_not_be_are_refused(epochs) -> None:
     with pytest.raises(InvalidValueError, match="num_epochs"):
@@ -71,9 +83,6 @@ def test_another_accelerator_leaves_epochs_and_a_hint_of_the_epoch_cost() -> Non
     assert (moved.epoch_cost, moved.earlier_epoch_cost) == (None, 10.0)
     assert (moved.unreached_cost, moved.unreached_epochs, moved.unreached_count) == (None, 50.0, 1)
     assert moved.on_another_accelerator().earlier_epoch_cost == 10.0
-
-
-STEADY = [seen(16, epochs) for epochs in (20.0, 21.0, 19.0, 20.0)]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _REPEATS = (1, 5)
 _LARGEST_LOG = 600.0
 """Twice the logarithm of the highest cost that can be; its exponential does not overflow."""
+_LEAST_REACH = 1e-4
+"""Chances below this are not told from those of the approximation of the normal distribution."""
 
 
 class _Attempt(NamedTuple):
@@ -147,7 +149,8 @@ def _attempt(believed: CostBelief, mean: Array, variance: Array, log_cap: Array)
     within = np.exp(np.minimum(mean + variance / 2, _LARGEST_LOG))
     within = within * normal_cdf((log_cap - mean - variance) / deviation)
     cap = np.exp(log_cap)
-    cost = np.minimum(within / np.maximum(reach, 1e-12), cap)
+    # What hardly ever reaches does so just below the cap; the ratio would be one of rounding errors.
+    cost = np.where(reach > _LEAST_REACH, np.minimum(within / np.maximum(reach, _LEAST_REACH), cap), cap)
     failing = (1 - reach + believed.failures) / (1 + believed.trials)
     return _Attempt(cost, np.where(failing > 1e-9, failing, 0.0), cap)
 
