@@ -40,9 +40,17 @@ def test_a_tick_before_the_period_has_passed_is_told_when_the_next_is_due(store,
     assert recur(store, "second").number == 2
 
 
-@pytest.mark.parametrize(("period_s", "early_s", "granted"), [
-    (DAY_S, 299, True), (DAY_S, 301, False), (3600.0, 179, True), (3600.0, 181, False), (60.0, 3, True), (60.0, 4, False)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("period_s", "early_s", "granted"),
+    [
+        (DAY_S, 299, True),
+        (DAY_S, 301, False),
+        (3600.0, 179, True),
+        (3600.0, 181, False),
+        (60.0, 3, True),
+        (60.0, 4, False),
+    ],
+)
 def test_a_tick_may_come_a_little_early_since_pods_do_not_start_to_the_second(store, clock, period_s, early_s, granted):
     spec = dataclasses.replace(WEEKLY, period_s=period_s)
     recur(store, "first", spec)
