@@ -187,15 +187,17 @@ def test_a_new_data_version_is_drift_and_an_unstated_one_is_the_last(store):
     assert recur(store, "third").data_epoch == "v2-0"
 
 
-@pytest.mark.parametrize("back", [timedelta(seconds=1), timedelta(days=1), timedelta(days=4000)])
-def test_a_clock_that_goes_back_neither_starts_twice_nor_blocks_for_longer_than_a_period(store, clock, back):
+@pytest.mark.parametrize(
+    ("back", "days"), [(timedelta(seconds=1), 7), (timedelta(days=1), 8), (timedelta(days=6), 13), (timedelta(4000), 7)]
+)
+def test_a_clock_that_goes_back_neither_starts_twice_nor_blocks_for_two_periods(store, clock, back, days):
     recur(store, "first")
     clock.now -= back
-    assert not store.open_recurrence(WEEKLY, "at-once").granted
-    clock.move(days=6)
-    assert not store.open_recurrence(WEEKLY, "early").granted
-    clock.move(days=1)
-    assert store.open_recurrence(WEEKLY, "second").granted
+    waited = 0
+    while not store.open_recurrence(WEEKLY, f"tick-{waited}").granted:
+        clock.move(days=1)
+        waited += 1
+    assert waited == days
 
 
 def test_a_recurrence_that_died_before_the_clock_went_back_is_closed_after_one_lease(store, clock):
@@ -210,13 +212,43 @@ def test_a_recurrence_that_died_before_the_clock_went_back_is_closed_after_one_l
     assert store.trials("job")[0].state is TrialState.EXPIRED
 
 
-def test_a_report_from_before_the_clock_went_back_holds_no_slot(store, clock):
+def test_a_clock_that_is_put_right_again_starts_nothing_early_and_ends_nothing_alive(store, clock):
+    spec = dataclasses.replace(WEEKLY, max_concurrent_recurrences=1)
+    store.open_recurrence(spec, "alive")
+    store.suggest("job", "alive", 1)
+    clock.move(days=-400)
+    assert "is not due" in store.open_recurrence(spec, "behind").why
+    clock.move(days=400, minutes=30)
+    assert "is not due" in store.open_recurrence(spec, "right-again").why
+    assert store.report("job", "alive", 1, REACHED).state is TrialState.REACHED
+    assert store.close_recurrence("job", "alive").state is RecurrenceState.REACHED
+    clock.move(days=6, hours=23, minutes=30)
+    assert store.open_recurrence(spec, "next").granted
+
+
+def test_a_clock_that_was_ahead_for_a_while_starts_once_and_then_keeps_the_period(store, clock):
+    recur(store, "first")
+    clock.move(days=400)
+    assert recur(store, "ahead").granted
+    clock.move(days=-400)
+    assert not store.open_recurrence(WEEKLY, "at-once").granted
+    clock.move(days=7)
+    assert recur(store, "third").granted
+    clock.move(days=6)
+    assert not store.open_recurrence(WEEKLY, "early").granted
+    clock.move(days=1)
+    assert recur(store, "fourth").granted
+
+
+def test_a_report_from_before_the_clock_went_back_holds_a_slot_for_one_lease(store, clock):
     spec = dataclasses.replace(WEEKLY, period_s=0.0, max_concurrent_recurrences=1)
     store.open_recurrence(spec, "dead")
     store.suggest("job", "dead", 1)
     clock.move(days=400)
     store.report("job", "dead", 1, NOT_REACHED)
     clock.move(days=-399)
+    assert not store.open_recurrence(spec, "at-once").granted
+    clock.move(seconds=3600 + 601)
     assert store.open_recurrence(spec, "next").granted
 
 
