@@ -11,6 +11,8 @@ from zeus_kfp.components.open_recurrence import open_recurrence
 from zeus_kfp.components.preprocess_once import preprocess_once
 from zeus_kfp.components.report_feedback import report_feedback
 from zeus_kfp.components.select_winner import select_winner
+from zeus_kfp.components.signal_drift import signal_drift
+from zeus_kfp.components.stage_turn import stage_turn
 from zeus_kfp.components.suggest_batch_size import suggest_batch_size
 from zeus_kfp.components.train_with_profiling import train_with_profiling
 from zeus_kfp.pipelines.recurring_training import recurring_training
@@ -23,6 +25,8 @@ COMPONENTS = (
     report_feedback,
     select_winner,
     close_recurrence,
+    stage_turn,
+    signal_drift,
 )
 
 

@@ -143,6 +143,7 @@ def export_job(
                 "trials": store.trials(job),
                 "profiles": store.profiles(job),
                 "arms": store.arms(job),
+                "drifts": store.drifts(job),
             }
         )
     if output is None:
@@ -176,6 +177,37 @@ def delete_job(job: Job, with_history: WithHistory = False, yes: Yes = False) ->
     with _store() as store:
         store.delete_job(job, keep_history=not with_history)
     typer.echo(f"job {job} is deleted, {'with' if with_history else 'but not'} its history")
+
+
+@jobs.command("signal-drift")
+def signal_drift(
+    job: Job,
+    reason: Annotated[str, typer.Option(help="What has changed, in words.")],
+    value: Annotated[float | None, typer.Option(help="A figure that goes with it.")] = None,
+) -> None:
+    """Let a job's next run open a recurrence before its period is over; saying so twice changes nothing."""
+    with _store() as store:
+        drift = store.signal_drift(job, reason, value=value)
+    typer.echo(f"drift of {job} waits for its next run since {drift.signalled_at:%Y-%m-%d %H:%M} UTC: {drift.reason}")
+
+
+@jobs.command("drifts")
+def list_drifts(job: Job, form: As = Format.TABLE) -> None:
+    """List the drift that was signalled of a job, and the recurrence that each started."""
+    with _store() as store:
+        records = [_fields(drift) for drift in store.drifts(job)]
+    _write(records, ("reason", "value", "signalled_at", "recurrence_number"), form)
+
+
+@jobs.command("prunable")
+def list_prunable(job: Job, form: As = Format.TABLE) -> None:
+    """List the models and preprocessed data that a job no longer needs. Nothing is deleted.
+
+    Preprocessed data is named by its data epoch, which its Dataset artifact carries in its metadata.
+    """
+    with _store() as store:
+        records = [_fields(item) for item in store.prunable(job)]
+    _write(records, ("kind", "uri", "data_epoch", "recurrence_number", "batch_size", "made_at"), form)
 
 
 @jobs.command("reset")

@@ -55,10 +55,7 @@ def _why_over(connection: Connection, job: Row) -> str:
 
 
 def _why_not_due(connection: Connection, job: Row, now: datetime, data_version: str) -> str:
-    if job.period_began_at is not None and job.period_began_at > now:
-        # The clock went back. One period from here: neither a second start at once, nor a wait until it has caught up.
-        put(connection, JOB, job, period_began_at=now)
-    due_at = next_due_at(job)
+    due_at = _due_at(job, now)
     if due_at is None or now >= due_at - _slack(job):
         return ""
     if is_new_data(job, data_version) or pending_drifts(connection, job):
@@ -68,6 +65,15 @@ def _why_not_due(connection: Connection, job: Row, now: datetime, data_version: 
         f"{due_at:%Y-%m-%d %H:%M} UTC, or with the next run after drift was signalled "
         f"(`zeus-kfp jobs signal-drift {shlex.quote(job.job_id)} --reason …`)"
     )
+
+
+def _due_at(job: Row, now: datetime) -> datetime | None:
+    due_at = next_due_at(job)
+    if due_at is None or job.period_began_at <= now:
+        return due_at
+    # The clock went back. One period from there: neither a start at once, nor a wait until the clock has caught up.
+    noticed_at: datetime = job.clock_back_at or now
+    return noticed_at + timedelta(seconds=job.period_s)
 
 
 def _slack(job: Row) -> timedelta:
@@ -116,6 +122,4 @@ def _alive_of_user(connection: Connection, user: str, now: datetime) -> list[Row
     """Return the recurrences of a user's jobs that count as alive; the dead of other jobs are those jobs' to close."""
     found = connection.execute(_OPEN_OF_USER, {"user": user}).mappings().all()
     pairs = [(part(row, JOB), part(row, RECURRENCE)) for row in found]
-    return [
-        r for job, r in pairs if r.lease_expires_at > now or alive_until(job, r, trials_of(connection, r), now) > now
-    ]
+    return [r for job, r in pairs if alive_until(job, r, trials_of(connection, r), now) > now]

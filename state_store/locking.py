@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from sqlalchemy import Table, and_, bindparam, func, select
+from sqlalchemy import and_, bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.state_store.statements import Row, issued_trials, put, rows, trials_of
-from zeus_kfp.state_store.tables import RECURRENCE, TRIAL
+from zeus_kfp.state_store.tables import JOB, RECURRENCE, TRIAL
 from zeus_kfp.zeus_core.trial import TrialState
 
 LEASE_MARGIN = timedelta(minutes=10)
@@ -20,6 +20,17 @@ _OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(_IS_OPEN)
 _MAYBE_DEAD = select(RECURRENCE).where(
     _IS_OPEN, (RECURRENCE.c.lease_expires_at <= bindparam("now")) | (RECURRENCE.c.opened_at > bindparam("now"))
 )
+_LATER = (
+    select(RECURRENCE.c.id)
+    .select_from(RECURRENCE.outerjoin(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id))
+    .where(_IS_OPEN)
+    .where(
+        (RECURRENCE.c.opened_at > bindparam("now"))
+        | (TRIAL.c.issued_at > bindparam("now"))
+        | (TRIAL.c.finished_at > bindparam("now"))
+    )
+    .limit(1)
+)
 
 
 def lease_from(now: datetime, job: Row) -> datetime:
@@ -28,16 +39,14 @@ def lease_from(now: datetime, job: Row) -> datetime:
 
 
 def alive_until(job: Row, recurrence: Row, trials: Iterable[Row], now: datetime) -> datetime:
-    """Return the end of a recurrence's lease: of its own, from its opening, or of what its trials were last heard.
-
-    What was heard later than now is from before the clock went back, and says nothing.
-    """
-    leases: list[datetime] = [recurrence.lease_expires_at]
+    """Return the end of a recurrence's lease: of its own, from its opening, or of what its trials were last heard."""
+    leases = [_lease_end(job, recurrence, recurrence.opened_at, now)]
     for trial in trials:
         if trial.state == TrialState.ISSUED:
-            leases.append(trial.lease_expires_at)
-        elif trial.report_number is not None and trial.finished_at <= now:
-            leases.append(lease_from(trial.finished_at, job))
+            leases.append(_lease_end(job, trial, trial.issued_at, now))
+        elif trial.report_number is not None:
+            heard_at = trial.finished_at if trial.finished_at <= now else job.clock_back_at or now
+            leases.append(lease_from(heard_at, job))
     return max(leases)
 
 
@@ -59,16 +68,15 @@ def expire(connection: Connection, trial: Row, now: datetime, reason: str) -> No
 def reap_trials(connection: Connection, job: Row, issued: list[Row], now: datetime) -> list[Row]:
     """Expire the trials whose lease has passed, and return the others."""
     for trial in issued:
-        _cut_lease(connection, TRIAL, trial, job, now, since=trial.issued_at)
-        if trial.lease_expires_at <= now:
+        if _lease_end(job, trial, trial.issued_at, now) <= now:
             expire(connection, trial, now, "its lease passed without a report")
     return [trial for trial in issued if trial.state == TrialState.ISSUED]
 
 
 def reap(connection: Connection, job: Row, now: datetime) -> None:
     """Close the job's recurrences whose lease has passed, with all trials that were left behind."""
+    note_clock(connection, job, now)
     for recurrence in rows(connection, _MAYBE_DEAD, {"job_id": job.job_id, "now": now}):
-        _cut_lease(connection, RECURRENCE, recurrence, job, now, since=recurrence.opened_at)
         trials = trials_of(connection, recurrence)
         if alive_until(job, recurrence, trials, now) <= now:
             expire_issued(connection, trials, now, "its recurrence vanished")
@@ -76,10 +84,25 @@ def reap(connection: Connection, job: Row, now: datetime) -> None:
     reap_trials(connection, job, issued_trials(connection, job), now)
 
 
-def _cut_lease(connection: Connection, table: Table, row: Row, job: Row, now: datetime, *, since: datetime) -> None:
-    """Let a lease that began later than now, before the clock went back, last no longer than one that begins now."""
-    if since > now:
-        put(connection, table, row, lease_expires_at=min(row.lease_expires_at, lease_from(now, job)))
+def note_clock(connection: Connection, job: Row, now: datetime) -> None:
+    """Keep since when the clock shows less than it did, or that it does so no longer.
+
+    A moment later than now was kept before the clock went back, or by a step whose clock is ahead. Leases and the
+    period that began then count from when that was first noticed: they neither end at once nor wait until the clock has
+    caught up, and are what they were once it has.
+    """
+    found = connection.execute(_LATER, {"job_id": job.job_id, "now": now}).first()
+    is_later = found is not None or (job.period_began_at is not None and job.period_began_at > now)
+    if not is_later:
+        put(connection, JOB, job, clock_back_at=None)
+    elif job.clock_back_at is None or job.clock_back_at > now:
+        put(connection, JOB, job, clock_back_at=now)
+
+
+def _lease_end(job: Row, row: Row, since: datetime, now: datetime) -> datetime:
+    """Return until when a trial or recurrence counts as alive, by its own row."""
+    lease: datetime = row.lease_expires_at
+    return lease if since <= now else min(lease, lease_from(job.clock_back_at or now, job))
 
 
 def expire_issued(connection: Connection, trials: list[Row], now: datetime, reason: str) -> None:

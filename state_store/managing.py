@@ -35,7 +35,7 @@ def reset(connection: Connection, job_id: str, *, keep_history: bool) -> None:
     if not keep_history:
         _remove_history(connection, job)
         put(connection, JOB, job, recurrence_count=0, trial_count=0, report_count=0)
-        put(connection, JOB, job, period_began_at=None, data_began_number=0)
+        put(connection, JOB, job, period_began_at=None, clock_back_at=None, data_began_number=0)
     put(
         connection,
         JOB,

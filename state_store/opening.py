@@ -11,7 +11,7 @@ from zeus_kfp.state_store.epochs import data_of_next, is_new_data
 from zeus_kfp.state_store.gating import has_had_all, why_not
 from zeus_kfp.state_store.generators import generator_at, seeded_state
 from zeus_kfp.state_store.learning import load_learnt, price_again, relearn
-from zeus_kfp.state_store.locking import expire_issued, lease_from, open_count, reap
+from zeus_kfp.state_store.locking import expire_issued, lease_from, note_clock, open_count, reap
 from zeus_kfp.state_store.records import JobPhase, OpenedRecurrence, RecurrenceRecord, RecurrenceState
 from zeus_kfp.state_store.rows import knobs_of, recurrence_record, spec_of
 from zeus_kfp.state_store.statements import (
@@ -75,6 +75,8 @@ def close_recurrence(connection: Connection, now: datetime, job_id: str, run_id:
     job = locked_job(connection, job_id)
     recurrence = required_recurrence(connection, job.job_id, run_id)
     trials = trials_of(connection, recurrence)
+    if job.clock_back_at is not None:
+        note_clock(connection, job, now)
     if recurrence.state == RecurrenceState.OPEN:
         expire_issued(connection, trials, now, "its recurrence ended without a report")
         reached = any(t.state == TrialState.REACHED for t in trials)
@@ -101,7 +103,7 @@ def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
     }
     # The module of the dialect in use is loaded already; the other's would only cost its import.
     dialect = importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
-    connection.execute(dialect.insert(JOB).values(**values).on_conflict_do_nothing())
+    connection.execute(dialect.insert(JOB).on_conflict_do_nothing(), values)
 
 
 def _take_changes(connection: Connection, job: Row, spec: JobSpec, on_knob_change: str) -> None:

@@ -148,7 +148,7 @@ class StateStore:
         text("run_id", run_id)
         text("data_version", data_version, allow_empty=True)
         return self._write(
-            lambda c: opening.open_recurrence(c, self._clock(), spec, run_id, on_knob_change, data_version)
+            lambda c: opening.open_recurrence(c, self._now(), spec, run_id, on_knob_change, data_version)
         )
 
     def suggest(self, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
@@ -165,7 +165,7 @@ class StateStore:
             InvalidValueError: If the slot is no positive integer.
         """
         _check_names(job_id, run_id)
-        return self._write(lambda c: trials.suggest(c, self._clock(), job_id, run_id, slot))
+        return self._write(lambda c: trials.suggest(c, self._now(), job_id, run_id, slot))
 
     def report(
         self, job_id: str, run_id: str, slot: int, outcome: TrialOutcome, profiles: Sequence[Profile] = ()
@@ -187,7 +187,7 @@ class StateStore:
             InvalidValueError: If the cost can't be worked out.
         """
         _check_names(job_id, run_id)
-        return self._write(lambda c: trials.report(c, self._clock(), job_id, run_id, slot, outcome, profiles))
+        return self._write(lambda c: trials.report(c, self._now(), job_id, run_id, slot, outcome, profiles))
 
     def remaining_slots(self, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
         """Return the slots after ``slot`` that a recurrence may still use, none once it has its winner."""
@@ -201,7 +201,7 @@ class StateStore:
             UnknownRecurrenceError: If the run opened no recurrence of it.
         """
         _check_names(job_id, run_id)
-        return self._write(lambda c: opening.close_recurrence(c, self._clock(), job_id, run_id))
+        return self._write(lambda c: opening.close_recurrence(c, self._now(), job_id, run_id))
 
     def signal_drift(self, job_id: str, reason: str, *, value: float | None = None) -> DriftRecord:
         """Let the next run of a job open a recurrence, whether or not the period has passed.
@@ -218,7 +218,7 @@ class StateStore:
             InvalidValueError: If the reason is empty or too long, or the value not finite.
         """
         text("job_id", job_id)
-        return self._write(lambda c: drifting.signal_drift(c, self._clock(), job_id, reason, value))
+        return self._write(lambda c: drifting.signal_drift(c, self._now(), job_id, reason, value))
 
     def take_stage_turn(self, job_id: str, run_id: str, stage: str, every: int) -> bool:
         """Return whether a stage runs in a recurrence, and keep that it does; asked again, the answer is the same.
@@ -398,6 +398,10 @@ class StateStore:
     def arms(self, job_id: str) -> tuple[ArmPosterior, ...]:
         """Return the belief about every batch size of a job, ascending."""
         return self._read(lambda c: reading.arms(c, job_id))
+
+    def _now(self) -> datetime:
+        # In any other zone a day would be 23 or 25 hours long when summer time begins or ends.
+        return self._clock().astimezone(UTC)
 
     def _write(self, operation: Callable[[Connection], T]) -> T:
         self._ensure_schema()

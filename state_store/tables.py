@@ -101,6 +101,7 @@ class JobRow(_Row, table=True):
     trial_count: int = 0
     report_count: int = 0
     period_began_at: datetime | None = _moment(nullable=True)
+    clock_back_at: datetime | None = _moment(nullable=True)
     data_version: str = Field(default="", max_length=255)
     data_began_number: int = 0
     generator_state: dict[str, Any] = _json()

@@ -23,6 +23,9 @@ def open_recurrence(
     max_retries: int = 5,
     num_recurrences: int = 0,
     max_concurrent_recurrences: int = 1,
+    max_concurrent_recurrences_per_user: int = 0,
+    period_s: float = 0.0,
+    preprocess_every: int = 0,
     max_trial_time_s: float = 86400.0,
     policy: str = "zeus",
     num_pruning_rounds: int = 2,
@@ -53,6 +56,9 @@ def open_recurrence(
         max_retries: Trials that one recurrence may spend.
         num_recurrences: Recurrences after which the job is complete; 0 means without end.
         max_concurrent_recurrences: Recurrences of the job that may run at the same time.
+        max_concurrent_recurrences_per_user: Recurrences of all jobs of the user that may run at once; 0: no cap.
+        period_s: Seconds from one start to the next, unless drift is signalled; 0 starts with every run.
+        preprocess_every: Recurrences after which data is preprocessed again; 0 only when data_version changes.
         max_trial_time_s: Seconds after which a trial is ended.
         policy: Name of the batch-size policy.
         num_pruning_rounds: Rounds of the pruning walk.
@@ -64,9 +70,9 @@ def open_recurrence(
         learning_rate_rule: none, linear or square_root.
         power_objective: What the best power limit is: cost, energy, time, or slowdown:1.1 (at most 1.1 times as slow).
         user: Whom the job belongs to.
-        data_version: Version of the raw data; a new one preprocesses again.
+        data_version: Version of the raw data; a new one counts as drift and preprocesses again. Empty: as before.
         on_knob_change: refuse or accept knobs that differ from the registered ones.
-        notice: Whether the recurrence was granted, and why not.
+        notice: Whether the recurrence was granted, what started it, or why not and when the next is due.
 
     Returns:
         Output: 1 if the recurrence may train, else 0 (the gate of the pipeline).
@@ -89,6 +95,9 @@ def open_recurrence(
         max_retries=max_retries,
         num_recurrences=num_recurrences,
         max_concurrent_recurrences=max_concurrent_recurrences,
+        max_concurrent_recurrences_per_user=max_concurrent_recurrences_per_user,
+        period_s=period_s,
+        preprocess_every=preprocess_every,
         max_trial_time_s=max_trial_time_s,
         policy=policy,
         num_pruning_rounds=num_pruning_rounds,

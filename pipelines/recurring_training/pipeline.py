@@ -7,6 +7,7 @@
         first_trial       suggest → train → report → the slots still to try
         retries           ParallelFor(those slots, one at a time): suggest → If(> 0): train → report
         select_winner     → the model, for steps that come after
+        stages            each in the recurrences that are its turn: stage_turn → If(> 0): its steps
 
 The store, not the DAG, is the loop's state. What shapes it: a gate must be an integer in a field named Output,
 and loop items a List[int], or the backend or the local runner refuses them; an empty loop costs no pod; tasks
@@ -25,6 +26,7 @@ from zeus_kfp.components.open_recurrence import open_recurrence
 from zeus_kfp.components.preprocess_once import preprocess_once
 from zeus_kfp.components.report_feedback import report_feedback
 from zeus_kfp.components.select_winner import select_winner
+from zeus_kfp.components.stage_turn import stage_turn
 from zeus_kfp.components.suggest_batch_size import suggest_batch_size
 from zeus_kfp.components.train_with_profiling import train_with_profiling
 from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of
@@ -35,11 +37,14 @@ from zeus_kfp.pipelines.recurring_training.parameters import (
     with_pipeline_parameters,
     with_trial_parameters,
 )
+from zeus_kfp.pipelines.recurring_training.stages import Stage, checked_stages
 
 RUN_ID = dsl.PIPELINE_JOB_ID_PLACEHOLDER
 STORE_SECRET = "zeus-kfp-store"
 STORE_SECRET_KEY = "url"
 STORE_VARIABLE = "ZEUS_KFP_STORE_URL"
+STORE_LABEL = "zeus-kfp/store"
+"""Label of the pods that keep the books, by which a network policy lets them reach the database."""
 
 NODE_VARIABLE = "ZEUS_KFP_NODE"
 
@@ -54,6 +59,7 @@ def recurring_training(
     configure_train: Configure | None = None,
     configure_task: Configure | None = None,
     downstream: Callable[[Any], object] | None = None,
+    stages: Mapping[str, Stage | Callable[..., object]] | None = None,
     store_secret: str = STORE_SECRET,
     **defaults: Any,
 ) -> Any:
@@ -68,6 +74,8 @@ def recurring_training(
             volumes, ….
         configure_task: Called with every task, training too: image pull secrets, tolerations, ….
         downstream: Called with the winner's model (a Model artifact) to add the steps that come after.
+        stages: The same by name, each with how often it runs: {"deploy": Stage(deploy, every=3)}; what is no Stage
+            runs in each recurrence.
         store_secret: Kubernetes secret whose key "url" holds the store's URL.
         **defaults: Defaults for the pipeline's parameters, such as job_id or batch_sizes.
 
@@ -81,7 +89,8 @@ def recurring_training(
     """
     check_parameters(defaults)
     entries = entry_of(train, "trial"), entry_of(preprocess, "output_path")
-    shape = _Shape(*entries, configure_train, configure_task, downstream, store_secret)
+    after = checked_stages(stages)
+    shape = _Shape(*entries, configure_train, configure_task, downstream, after, store_secret)
     given = {
         "train_entry_point": shape.train.entry_point,
         "preprocess_entry_point": shape.preprocess.entry_point,
@@ -100,6 +109,7 @@ class _Shape:
         configure_train: Configure | None,
         configure_task: Configure | None,
         downstream: Callable[[Any], object] | None,
+        stages: Mapping[str, Stage],
         store_secret: str,
     ) -> None:
         self.train = train
@@ -107,6 +117,7 @@ class _Shape:
         self._configure_train = configure_train
         self._configure_task = configure_task
         self._downstream = downstream
+        self._stages = stages
         self._store_secret = store_secret
         # KFP traces a pipeline where it is declared, and refuses to do so while another is being traced.
         first_trial = with_trial_parameters(self._first_trial, returns=List[int])
@@ -128,6 +139,16 @@ class _Shape:
                 winner = self._on_store(select_winner(**job).after(rest))
                 if self._downstream:
                     self._downstream(winner.outputs["model"])
+                for name, stage in self._stages.items():
+                    self._stage(job, name, stage, winner)
+
+    def _stage(self, job: Mapping[str, Any], name: str, stage: Stage, winner: dsl.PipelineTask) -> None:
+        if stage.every == 1:
+            stage.add(winner.outputs["model"])
+            return
+        turn = self._on_store(stage_turn(**job, stage=name, every=stage.every).after(winner))
+        with dsl.If(turn.output > 0, name=f"{name}-turn"):
+            stage.add(winner.outputs["model"])
 
     def _first_trial(self, **p: Any) -> Any:
         return self._train_and_report(p, 1, self._suggest(p, slot=1)).output
@@ -183,7 +204,8 @@ class _Shape:
         return task.outputs["data"]
 
     def _on_store(self, task: dsl.PipelineTask) -> dsl.PipelineTask:
-        """Give a task the store's URL, which only tasks that keep its books may have."""
+        """Give a task the store's URL and the way to it, which only tasks that keep its books may have."""
+        kubernetes.add_pod_label(task, label_key=STORE_LABEL, label_value="true")
         kubernetes.use_secret_as_env(
             task, secret_name=self._store_secret, secret_key_to_env={STORE_SECRET_KEY: STORE_VARIABLE}
         )

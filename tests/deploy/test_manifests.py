@@ -115,14 +115,14 @@ def test_passwords_come_from_the_secret_that_the_pipeline_reads():
     }
 
 
-def test_the_database_is_reached_by_steps_of_workflows_and_the_migration_alone():
+def test_the_database_is_reached_by_steps_that_keep_books_and_the_migration_alone():
     policy, job, database = (of_kind(kind) for kind in ("NetworkPolicy", "Job", "StatefulSet"))
     labels = database["spec"]["template"]["metadata"]["labels"]
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
     (rule,) = policy["spec"]["ingress"]
     selectors = [peer["podSelector"] for peer in rule["from"]]
     assert all(set(peer) == {"podSelector"} for peer in rule["from"])
-    assert selectors[0] == {"matchExpressions": [{"key": "workflows.argoproj.io/workflow", "operator": "Exists"}]}
+    assert selectors[0] == {"matchLabels": {pipeline.STORE_LABEL: "true"}}
     assert selectors[1]["matchLabels"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
     assert (policy["spec"]["egress"], policy["spec"]["policyTypes"]) == ([], ["Ingress", "Egress"])
 

@@ -193,3 +193,35 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(store, monkeypatch, capsys
         main()
     assert ended.value.code == 1
     assert capsys.readouterr().err == "zeus-kfp: the store holds no job 'nobody': open_recurrence registers it\n"
+
+
+def test_drift_is_signalled_once_listed_and_taken_by_the_next_recurrence(two_jobs):
+    for _ in range(2):
+        said = run("jobs", "signal-drift", "job", "--reason", "accuracy fell", "--value", "0.7")
+    assert said.startswith("drift of job waits for its next run since ") and said.endswith(" UTC: accuracy fell\n")
+    (drift,) = json.loads(run("jobs", "drifts", "job", "--format", "json"))
+    assert (drift["reason"], drift["value"], drift["recurrence_number"]) == ("accuracy fell", 0.7, None)
+    assert "drift was signalled: accuracy fell" in two_jobs.open_recurrence(SPEC, "next").why
+    assert json.loads(run("jobs", "drifts", "job", "--format", "json"))[0]["recurrence_number"] == 3
+
+
+def test_drift_needs_a_reason_and_a_job(store):
+    assert CliRunner().invoke(app, ["jobs", "signal-drift", "job"]).exit_code == 2
+    result = CliRunner().invoke(app, ["jobs", "signal-drift", "nobody", "--reason", "x"])
+    assert isinstance(result.exception, UnknownJobError)
+
+
+def test_what_may_be_pruned_is_listed_and_nothing_is_deleted(store):
+    for run_id, version in (("a", "v1"), ("b", "v2")):
+        store.open_recurrence(SPEC, run_id, data_version=version)
+        store.suggest("job", run_id, 1)
+        done = TrialOutcome(TrialState.REACHED, energy_j=1.0, time_s=1.0, max_power_w=1.0, model_uri=f"s3://{run_id}")
+        store.report("job", run_id, 1, done)
+        store.close_recurrence("job", run_id)
+    found = json.loads(run("jobs", "prunable", "job", "--format", "json"))
+    assert [(p["kind"], p["uri"], p["data_epoch"]) for p in found] == [
+        ("data", "", "v1-0"),
+        ("model", "s3://a", "v1-0"),
+    ]
+    assert "s3://a" in run("jobs", "prunable", "job", "--format", "csv")
+    assert [t.model_uri for t in store.trials("job")] == ["s3://a", "s3://b"]

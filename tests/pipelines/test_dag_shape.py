@@ -9,7 +9,8 @@ from kfp import compiler, kubernetes
 
 from zeus_kfp.components.open_recurrence import open_recurrence
 from zeus_kfp.components.preprocess_once import preprocess_once
-from zeus_kfp.pipelines.recurring_training import recurring_training
+from zeus_kfp.pipelines.recurring_training import Stage, recurring_training
+from zeus_kfp.pipelines.recurring_training.pipeline import STORE_LABEL
 from zeus_kfp.zeus_core import JobSpec
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
@@ -63,6 +64,7 @@ def test_only_tasks_that_keep_books_get_the_store_secret(tmp_path):
         (secret,) = config["secretAsEnv"]
         assert secret["keyToEnv"] == [{"envVar": "ZEUS_KFP_STORE_URL", "secretKey": "url"}]
         assert "my-store" in str(secret)
+        assert config["podMetadata"]["labels"] == {STORE_LABEL: "true"}
 
 
 def test_training_tasks_know_their_node(tmp_path):
@@ -194,6 +196,39 @@ def _consume(model):
         print(model.path)
 
     return consume(model=model)
+
+
+def test_a_stage_that_does_not_run_each_time_is_gated_on_an_integer_and_keeps_books(tmp_path):
+    stages = {"evaluate": _consume, "deploy": Stage(_consume, every=3)}
+    spec, platform, _ = compiled(tmp_path, stages=stages)
+    (turn,) = [task for (_, name), task in all_tasks(spec).items() if name == "stage-turn"]
+    assert turn["inputs"]["parameters"]["stage"]["runtimeValue"]["constant"] == "deploy"
+    assert turn["inputs"]["parameters"]["every"]["runtimeValue"]["constant"] == 3
+    assert "enableCache" not in turn["cachingOptions"]
+    assert "exec-stage-turn" in platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    conditions = [str(t.get("triggerPolicy", {}).get("condition")) for t in all_tasks(spec).values()]
+    assert any("stage-turn-Output']) > 0" in condition for condition in conditions)
+    assert sum(name.startswith("consume") for _, name in all_tasks(spec)) == 2
+
+
+@pytest.mark.parametrize(
+    ("stages", "named"),
+    [
+        ({"": _consume}, "name of a stage must not be empty"),
+        ({3: _consume}, "name of a stage must be text"),
+        ({"deploy": 3}, "function or a KFP component, not 3"),
+        ({"deploy": preprocess_once}, "input 'model'"),
+    ],
+)
+def test_a_stage_that_cannot_be_built_is_refused_by_name(stages, named):
+    with pytest.raises(InvalidValueError, match=named):
+        recurring_training(stages=stages)
+
+
+@pytest.mark.parametrize("every", [-1, 1.5, True, None, "3", 10**10])
+def test_a_stage_runs_every_whole_number_of_recurrences(every):
+    with pytest.raises(InvalidValueError, match="every of a stage"):
+        Stage(_consume, every=every)
 
 
 def test_preprocessing_takes_neither_run_id_nor_job_so_that_its_cache_can_hit():

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from kfp import dsl
 
+from zeus_kfp.components.signal_drift import signal_drift
 from zeus_kfp.pipelines.local import run_locally
-from zeus_kfp.pipelines.recurring_training import recurring_training
+from zeus_kfp.pipelines.recurring_training import Stage, recurring_training
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.zeus_core import JobSpec, TrialOutcome, TrialState
@@ -186,6 +187,46 @@ def test_the_winners_model_reaches_the_next_step(world, tmp_path):
 def read_model(model: dsl.Input[dsl.Model], path: str):
     with open(model.path) as source, open(path, "w") as target:
         target.write(source.read())
+
+
+def test_stages_run_as_often_as_they_say(world, tmp_path):
+    def append_to(name):
+        return lambda model: append_model(model=model, path=str(tmp_path / name))
+
+    stages = {"evaluate": append_to("each"), "deploy": Stage(append_to("second"), every=2)}
+    stages |= {"index": Stage(append_to("once"), every=0)}
+    for _ in range(3):
+        world.recur(stages=stages)
+    lines = {name: (tmp_path / name).read_text().count("model of") for name in ("each", "second", "once")}
+    assert lines == {"each": 3, "second": 2, "once": 1}
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def append_model(model: dsl.Input[dsl.Model], path: str):
+    with open(model.path) as source, open(path, "a") as target:
+        target.write(source.read())
+
+
+def test_preprocessing_runs_every_so_many_recurrences(world):
+    for _ in range(3):
+        world.recur(preprocess_every=2)
+    assert len(list((world.folder / "root").glob("*/preprocess-once/data"))) == 2
+    assert "preprocess_every 2" in world.artifact("open-recurrence", "notice")
+
+
+def test_a_tick_before_the_period_has_passed_ends_green_until_another_pipeline_signals_drift(world):
+    @dsl.pipeline(name="watch")
+    def watch():
+        signal_drift(job_id="job", reason="accuracy fell", value=0.7)
+
+    for _ in range(2):
+        world.recur(period_s=3600.0)
+    assert world.trials() == [(1, 1, 32, "reached")]
+    assert "is not due" in world.artifact("open-recurrence", "notice")
+    run_locally(watch, store_url=world.url, root=world.folder / "root")
+    world.recur(period_s=3600.0)
+    assert len(world.trials()) == 2
+    assert [(d.reason, d.value, d.recurrence_number) for d in world.store.drifts("job")] == [("accuracy fell", 0.7, 2)]
 
 
 def test_a_script_that_knows_no_python_api_trains_through_its_environment(world, tmp_path):

@@ -45,6 +45,7 @@ _COLUMNS = (
     ("job", sa.Column("period_s", sa.Float(53), nullable=False, server_default="0")),
     ("job", sa.Column("preprocess_every", sa.Integer(), nullable=False, server_default="0")),
     ("job", sa.Column("period_began_at", sa.DateTime(timezone=True), nullable=True)),
+    ("job", sa.Column("clock_back_at", sa.DateTime(timezone=True), nullable=True)),
     ("job", sa.Column("data_version", sa.String(255), nullable=False, server_default="")),
     ("job", sa.Column("data_began_number", sa.Integer(), nullable=False, server_default="0")),
     ("recurrence", sa.Column("why", sa.Text(), nullable=False, server_default="")),
