@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from zeus_kfp.pipelines import schedule_commands, store_commands, submit_commands
+from zeus_kfp.pipelines.simulate import simulate_command
 
 app = typer.Typer(
     help="Recurring training that gets cheaper: batch size and power limit learnt across runs.",
@@ -82,6 +83,9 @@ def report(
         page = render_html(ReportData.from_store(store, job))
     output.write_text(page, encoding="utf-8")
     typer.echo(output)
+
+
+app.command("simulate")(simulate_command)
 
 
 def main() -> None:

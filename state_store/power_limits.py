@@ -8,7 +8,7 @@ from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.rows import profile_of
 from zeus_kfp.state_store.statements import Row, put_arm, rows
-from zeus_kfp.state_store.tables import PROFILE
+from zeus_kfp.state_store.tables import PROFILE, TRIAL
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.power.selectors import best_known_limit_w
 from zeus_kfp.zeus_core.profile import Phase, Profile
@@ -16,8 +16,10 @@ from zeus_kfp.zeus_core.profile import Phase, Profile
 _LATEST = 200
 """Profile rows that are looked at: more than any sweep has, so that an old history costs nothing."""
 
+# A sweep that was cut short has not seen the limits that may be better: only those count that led to a choice.
 _SWEEP = (
     select(PROFILE)
+    .join(TRIAL, (PROFILE.c.trial_id == TRIAL.c.id) & TRIAL.c.power_limit_w.is_not(None))
     .where(PROFILE.c.job_id == bindparam("job_id"), PROFILE.c.batch_size == bindparam("batch_size"))
     .where(PROFILE.c.phase == Phase.TRAIN.value, PROFILE.c.power_limit_w.is_not(None))
     .order_by(PROFILE.c.id.desc())

@@ -144,7 +144,6 @@ def _issue(
         "slot": slot,
         "generation": job.generation,
         "purpose": suggestion.purpose.value,
-        "power_limit_w": plan.power_limit_w,
         # Kept as it was handed out: whoever asks again trains by the same plan, whatever was learnt since.
         "plan": plan.to_json(),
         "state": TrialState.ISSUED.value,

@@ -138,7 +138,7 @@ class TrialOutcome:
         node: Machine that it ran on.
         power_limiter: How power limits were set: "nvml", "zeusd" or "observe only"; "" without any GPU.
         power_limit_found_w: Limit in W of each GPU before training; None if unknown or different.
-        power_limit_w: Limit in W that stood last while training; None if unknown.
+        power_limit_w: Limit in W that was chosen, after profiling or by earlier trials; None if none was.
         attempts: How often the trial's pod was started.
         model_uri: Where the model lies; "" if none was saved.
         exit_code: The user's process's exit code, negative for a signal; None if it never started.

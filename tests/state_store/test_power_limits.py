@@ -68,6 +68,16 @@ def test_without_a_sweep_no_limit_is_known(store, profiles):
     assert recur(store, "second", []) == (None, "")
 
 
+def test_a_sweep_that_was_cut_short_leaves_the_limit_to_be_found(store):
+    store.open_recurrence(SPEC, "first")
+    store.suggest("job", "first", 1)
+    unsettled = dataclasses.replace(DONE, power_limit_w=None)
+    store.report("job", "first", 1, unsettled, sweep()[:2])
+    store.close_recurrence("job", "first")
+    assert recur(store, "second", sweep()) == (None, "")
+    assert recur(store, "third", []) == (200.0, "V100")
+
+
 def test_another_gpu_model_is_profiled_and_known_by_its_own_name(store):
     recur(store, "first", sweep("V100"))
     recur(store, "second", [dataclasses.replace(p, average_power_w=p.power_limit_w) for p in sweep("A40")])

@@ -49,6 +49,7 @@ class Logbook:
         self._epoch_count = 0
         self._metric: float | None = None
         self._next = NextEpoch(self.phases)
+        self.settled_limit_w: float | None = None
 
     @property
     def is_started(self) -> bool:
@@ -130,5 +131,5 @@ class Logbook:
             second_energy_source=self._second.name if self._second else "",
             power_limiter=self._limiter.name,
             power_limit_found_w=self._limiter.found_w,
-            power_limit_w=self.phases.power_limit_w,
+            power_limit_w=self.settled_limit_w,
         ).write(self._assignment.summary_path)

@@ -71,6 +71,7 @@ class PowerControl:
         self._group = group
         self._say = say
         self._guard: RestoreAtEnd | None = None
+        self._known_standing_w: float | None = None
         self.profiler: PowerProfiler | None = None
 
     @property
@@ -83,6 +84,11 @@ class PowerControl:
         """The limit in W that was chosen after profiling; None if none was, or not yet."""
         return self.profiler.chosen_w if self.profiler is not None else None
 
+    @property
+    def settled_limit_w(self) -> float | None:
+        """The limit in W that was chosen, after profiling or by earlier trials, and stands; None if none was."""
+        return self._known_standing_w if self.profiler is None else self.profiler.chosen_w
+
     def start(self) -> None:
         """Set the limit that is known to be best, or begin to look for it."""
         self._guard = RestoreAtEnd(self._limiter)
@@ -90,7 +96,7 @@ class PowerControl:
         limits_w = self._limits_w(shared.allowed)
         known_w = self._known_w()
         if known_w is not None and shared.allowed is not None:
-            standing_w = shared.set(known_w)
+            self._known_standing_w = standing_w = shared.set(known_w)
             self._totals.enter(Part.SETTLED, standing_w)
             self._say(f"power limit {standing_w or math.nan:g} W set, known from earlier trials")
         elif len(limits_w) > 1 and not self._group.agree(self._meter.estimated):

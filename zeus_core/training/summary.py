@@ -45,7 +45,7 @@ class Summary:
         second_energy_source: Name of that meter; "" if there is none.
         power_limiter: How power limits are set: "nvml", "zeusd" or "observe only"; "" without any GPU.
         power_limit_found_w: Limit in W of each GPU before training; None if unknown or different.
-        power_limit_w: Limit in W that stood last while training; None if unknown.
+        power_limit_w: Limit in W that was chosen, after profiling or by earlier trials; None if none was (yet).
     """
 
     ending: Ending

@@ -295,6 +295,7 @@ class Trial:
         self._note(metric)
         self._logbook.phases.end_all()
         self._power.end_epoch()
+        self._logbook.settled_limit_w = self._power.settled_limit_w
         self._logbook.record_epoch(metric, is_settled=self._was_settled)
 
     def _why_over(self) -> str:
@@ -319,6 +320,7 @@ class Trial:
 
     def _end(self, ending: Ending, reason: str) -> None:
         self._ending = ending
+        self._logbook.settled_limit_w = self._power.settled_limit_w
         self._logbook.end(ending, reason, is_cut_short=self._in_epoch)
 
     def _loop(self, phase: Phase, batches: Iterable[Batch]) -> MeasuredLoop[Batch]:

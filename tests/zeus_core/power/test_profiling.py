@@ -278,7 +278,7 @@ def test_where_nothing_can_be_set_the_trial_is_measured_all_the_same(bench, capl
     summary = bench.run(plan={"power_limit_w": 175.0})
     assert set(bench.steps) == {250}
     assert list(rows_of(summary)) == [250.0]
-    assert (summary.power_limiter, summary.power_limit_w) == ("observe only", 250)
+    assert (summary.power_limiter, summary.power_limit_found_w, summary.power_limit_w) == ("observe only", 250, None)
     assert len(caplog.records) == 1
 
 
