@@ -60,7 +60,8 @@ group.measures = True
 results = [group.agree(7.0 + rank), total.energy_j, total.time_s, group.total(Spent(100.0, 1.0)).energy_j]
 results.append(group.total(Spent(None if rank else 1.0, 1.0)).energy_j)
 group.disconnect()
-print(json.dumps(results + [group.agree(5.0 + rank)]))
+# In one piece, so that the lines of two processes don't mix.
+sys.stdout.write(json.dumps(results + [group.agree(5.0 + rank)]) + "\\n")
 """
 FAIL = """
 import sys
