@@ -1,5 +1,6 @@
 """The `zeus-kfp` command."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -92,6 +93,10 @@ def main() -> None:
     """Run the command; an error of ours is one line, not a traceback."""
     from zeus_kfp.zeus_core.errors import ZeusError
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the terminal can't show is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except ZeusError as error:

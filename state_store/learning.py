@@ -79,6 +79,8 @@ def rebuilt(connection: Connection, job: Row) -> Learnt:
 def price_again(connection: Connection, job: Row) -> None:
     """Work out every trial's cost again, since the job's eta or rated power changed."""
     spec = spec_of(job)
+    if not job.rated_power_w and spec.eta_knob < 1:
+        return  # done once a trial has reported it
     for trial in rows(connection, _PRICED, {"job_id": job.job_id}):
         put(connection, TRIAL, trial, cost=cost_of(spec, job.rated_power_w, trial.energy_j, trial.time_s))
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.policies import ArmPosterior
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
@@ -228,3 +229,14 @@ class ProfileRecord:
 
     trial_number: int
     profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class JobExport:
+    """Everything that is known of a job, as it stood at one moment."""
+
+    job: JobRecord
+    recurrences: tuple[RecurrenceRecord, ...]
+    trials: tuple[TrialRecord, ...]
+    profiles: tuple[ProfileRecord, ...]
+    arms: tuple[ArmPosterior, ...]

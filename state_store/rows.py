@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from zeus_kfp.state_store.records import (
     TrialRecord,
 )
 from zeus_kfp.state_store.statements import Row
-from zeus_kfp.zeus_core.evidence import Evidence, Moments
+from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt
 from zeus_kfp.zeus_core.profile import Phase, Profile
@@ -84,9 +84,15 @@ def trial_record(row: Row, recurrence: Row) -> TrialRecord:
     return TrialRecord(**{name: getattr(row, name) for name in _TRIAL_FIELDS if name not in derived}, **derived)
 
 
+def winner_of(trials: Iterable[Row]) -> Row | None:
+    """Return the first trial to report that it reached the target; one that comes later changes nothing."""
+    reached = [trial for trial in trials if trial.state == TrialState.REACHED]
+    return min(reached, key=lambda trial: int(trial.report_number), default=None)
+
+
 def recurrence_record(row: Row, trials: Sequence[Row]) -> RecurrenceRecord:
     """Return a recurrence with the sums over its trials."""
-    winner = next((t for t in trials if t.state == TrialState.REACHED), None)
+    winner = winner_of(trials)
     costs = [t.cost for t in trials if t.cost is not None]
     return RecurrenceRecord(
         job_id=row.job_id,
@@ -145,14 +151,6 @@ def without_empty_arms(learnt: Learnt) -> Learnt:
     return replace(learnt, arms=arms)
 
 
-def _evidence(values: dict[str, Any]) -> Evidence:
-    if not values:
-        return Evidence()
-    moments = {name: Moments(**values[name]) for name in ("log_cost", "log_epochs")}
-    held = None if values["held"] is None else (float(values["held"][0]), values["held"][1])
-    return Evidence(**values | moments | {"held": held})
-
-
 def _summary(row: Row) -> ArmSummary:
     return ArmSummary(
         batch_size=row.batch_size,
@@ -165,7 +163,7 @@ def _summary(row: Row) -> ArmSummary:
         explorations=tuple(Exploration(float(cost), bool(reached)) for cost, reached in row.explorations),
         out_of_memory=row.out_of_memory,
         consecutive_failures=row.consecutive_failures,
-        evidence=_evidence(row.evidence),
+        evidence=Evidence.from_values(row.evidence) if row.evidence else Evidence(),
     )
 
 
@@ -182,7 +180,7 @@ def arm_columns(summary: ArmSummary) -> dict[str, Any]:
         "out_of_memory": summary.out_of_memory,
         "consecutive_failures": summary.consecutive_failures,
         # As JSON gives it back, so that what did not change is not written.
-        "evidence": json.loads(json.dumps(asdict(summary.evidence))),
+        "evidence": json.loads(json.dumps(summary.evidence.to_values())),
     }
 
 

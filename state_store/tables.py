@@ -97,6 +97,8 @@ class JobRow(_Row, table=True):
     rated_power_w: float = _float(nullable=False)
     min_recurrence_cost: float | None = _float()
     best_batch_size: int | None = None
+    ended_by_hand: bool = False
+    counted_from: int = 0
     recurrence_count: int = 0
     trial_count: int = 0
     report_count: int = 0

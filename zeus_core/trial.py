@@ -8,7 +8,16 @@ from enum import StrEnum
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.validation import MAX_ENERGY_J, MAX_INTEGER, MAX_POWER_W, MAX_TIME_S, integer, number, text
+from zeus_kfp.zeus_core.validation import (
+    MAX_ENERGY_J,
+    MAX_INTEGER,
+    MAX_POWER_W,
+    MAX_TIME_S,
+    integer,
+    number,
+    text,
+    truth,
+)
 
 MAX_OUTCOME_CHARACTERS = 8_000
 """KFP limits a parameter to 10,000 characters; an outcome stays below with room for escapes."""
@@ -179,11 +188,11 @@ class TrialOutcome:
             put(self, name, text(name, getattr(self, name), at_most=limit, allow_empty=True))
         for name in ("energy_source", "accelerator", "node", "power_limiter"):
             put(self, name, text(name, getattr(self, name), allow_empty=True))
-        integer("epochs", self.epochs, at_least=0, at_most=MAX_INTEGER)
-        integer("attempts", self.attempts, at_least=1, at_most=MAX_INTEGER)
-        integer("accelerator_count", self.accelerator_count, at_least=0, at_most=MAX_INTEGER)
-        if self.exit_code is not None:
-            integer("exit_code", self.exit_code, at_least=-MAX_INTEGER, at_most=MAX_INTEGER)
+        for name, lowest in (("epochs", 0), ("attempts", 1), ("accelerator_count", 0), ("exit_code", -MAX_INTEGER)):
+            if name != "exit_code" or self.exit_code is not None:
+                put(self, name, integer(name, getattr(self, name), at_least=lowest, at_most=MAX_INTEGER))
+        for name in ("energy_estimated", "data_missing"):
+            put(self, name, truth(name, getattr(self, name)))
         for name in ("power_limit_found_w", "power_limit_w"):
             if getattr(self, name) is not None:
                 put(self, name, number(name, getattr(self, name), at_least=0, at_most=MAX_POWER_W))

@@ -3,6 +3,8 @@
 Revision ID: 0002
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -40,7 +42,7 @@ def upgrade() -> None:
     _take_over()
 
 
-_COLUMNS = (
+_COLUMNS: tuple[tuple[str, sa.Column[Any]], ...] = (
     ("job", sa.Column("max_concurrent_recurrences_per_user", sa.Integer(), nullable=False, server_default="0")),
     ("job", sa.Column("period_s", sa.Float(53), nullable=False, server_default="0")),
     ("job", sa.Column("preprocess_every", sa.Integer(), nullable=False, server_default="0")),
@@ -48,6 +50,8 @@ _COLUMNS = (
     ("job", sa.Column("clock_back_at", sa.DateTime(timezone=True), nullable=True)),
     ("job", sa.Column("data_version", sa.String(255), nullable=False, server_default="")),
     ("job", sa.Column("data_began_number", sa.Integer(), nullable=False, server_default="0")),
+    ("job", sa.Column("ended_by_hand", sa.Boolean(), nullable=False, server_default=sa.false())),
+    ("job", sa.Column("counted_from", sa.Integer(), nullable=False, server_default="0")),
     ("recurrence", sa.Column("why", sa.Text(), nullable=False, server_default="")),
     ("job", sa.Column("power_objective", sa.String(64), nullable=False, server_default="cost")),
     ("trial", sa.Column("power_limiter", sa.String(255), nullable=False, server_default="")),
