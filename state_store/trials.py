@@ -66,7 +66,9 @@ def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slo
         if earlier.state == TrialState.ISSUED and earlier.slot < slot:
             expire(connection, earlier, now, "the recurrence went on without its report")
     issued = reap_trials(connection, job, issued, now)
-    if _has_ended(recurrence, trials) or slot > job.max_retries:
+    # Nobody asks for a slot again that the recurrence has passed by: a second trial would run beside the later one.
+    passed_by = any(later.slot > slot for later in trials)
+    if passed_by or _has_ended(recurrence, trials) or slot > job.max_retries:
         return None
     return _issue(connection, now, job, recurrence, slot, issued)
 

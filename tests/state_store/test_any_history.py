@@ -46,7 +46,16 @@ OUTCOMES = st.one_of(
     st.just(TrialOutcome(TrialState.FAILED, data_missing=True)),
 )
 CHANGES = st.sampled_from(
-    [{}, {"eta_knob": 0.9}, {"target_metric": 0.8}, {"window_size": 2}, {"seed": 5}, {"batch_sizes": (8, 16)}]
+    [
+        {},
+        {"eta_knob": 0.9},
+        {"period_s": 86_400.0},
+        {"preprocess_every": 2},
+        {"target_metric": 0.8},
+        {"window_size": 2},
+        {"seed": 5},
+        {"batch_sizes": (8, 16)},
+    ]
 )
 
 
@@ -92,7 +101,19 @@ class Histories(RuleBasedStateMachine):
     def close(self, run):
         self.attempt(lambda: self.store.close_recurrence(self.job_id, run))
 
-    @rule(days=st.sampled_from([0.0, 0.5, 2.0]))
+    @rule(reason=st.sampled_from(["accuracy fell", "schema changed"]))
+    def drift(self, reason):
+        first = self.attempt(lambda: self.store.signal_drift(self.job_id, reason))
+        if first is not None:
+            assert self.store.signal_drift(self.job_id, reason) == first
+
+    @rule(run=RUNS, every=st.sampled_from([0, 1, 2]))
+    def stage(self, run, every):
+        first = self.attempt(lambda: self.store.take_stage_turn(self.job_id, run, f"every {every}", every))
+        if first is not None:
+            assert self.store.take_stage_turn(self.job_id, run, f"every {every}", every) == first
+
+    @rule(days=st.sampled_from([0.0, 0.5, 2.0, -1.0]))
     def wait(self, days):
         self.clock.move(days=days)
 
@@ -107,6 +128,8 @@ class Histories(RuleBasedStateMachine):
         assert [t.number for t in trials] == list(range(1, job.trial_count + 1))
         assert [r.number for r in recurrences] == list(range(1, job.recurrence_count + 1))
         assert sum(r.state is RecurrenceState.OPEN for r in recurrences) <= SPEC.max_concurrent_recurrences
+        waiting = [d.reason for d in self.store.drifts(self.job_id) if d.recurrence_number is None]
+        assert len(set(waiting)) == len(waiting), "the same drift waits twice"
         issued = [t for t in trials if t.state is TrialState.ISSUED]
         assert len({t.run_id for t in issued}) == len(issued), "a recurrence has two trials under way"
         assert all(r.state is not RecurrenceState.NOT_REACHED or r.batch_size is None for r in recurrences)
