@@ -145,16 +145,7 @@ def export_job(
 ) -> None:
     """Write all that the store knows of a job as one JSON document."""
     with _store() as store:
-        document = to_json(
-            {
-                "job": store.job(job),
-                "recurrences": store.recurrences(job),
-                "trials": store.trials(job),
-                "profiles": store.profiles(job),
-                "arms": store.arms(job),
-                "drifts": store.drifts(job),
-            }
-        )
+        document = to_json(store.export(job))
     if output is None:
         typer.echo(document)
     else:

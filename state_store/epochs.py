@@ -41,11 +41,11 @@ def data_of_next(job: Row, data_version: str) -> DataOfNext:
     is_due = bool(job.preprocess_every) and number - job.data_began_number >= job.preprocess_every
     generation, why = job.data_generation, ""
     if is_gone:
-        why = "the preprocessed data was gone from storage and is made again"
+        why = "The preprocessed data was gone from storage and is made again"
     elif is_new_data(job, data_version):
-        why = f"data_version is now {version!r}, and the data is preprocessed again"
+        why = f"The raw data is now {version!r}, and is preprocessed again"
     elif job.data_began_number and is_due:
-        why = f"the data is preprocessed again (preprocess_every {job.preprocess_every})"
+        why = f"The data is preprocessed again (preprocess_every {job.preprocess_every})"
     if why and not is_gone and job.preprocess_every:
         # A version that comes back would find what it left in KFP's cache, however old.
         generation += 1

@@ -182,7 +182,7 @@ def _open(connection: Connection, job: Row, run_id: str, now: datetime, data_ver
 
 
 def _why(job: Row, number: int, drifts: list[str], data_again: str) -> str:
-    drifted = f"drift was signalled: {'; '.join(drifts)}" if drifts else ""
+    drifted = f"Drift was signalled: {'; '.join(drifts)}" if drifts else ""
     return ". ".join([f"recurrence {number} of job {job.job_id}", *filter(None, (drifted, data_again))])
 
 

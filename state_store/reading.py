@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Select, and_, select
 from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.drifting import drifts
 from zeus_kfp.state_store.learning import load_learnt
 from zeus_kfp.state_store.records import (
     JobExport,
@@ -141,6 +142,7 @@ def export(connection: Connection, job_id: str) -> JobExport:
         trials=trials(connection, job_id, run_id=None, state=None, batch_size=None, since=None),
         profiles=profiles(connection, job_id, batch_size=None, since=None),
         arms=arms(connection, job_id),
+        drifts=drifts(connection, job_id),
     )
 
 

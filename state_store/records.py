@@ -240,3 +240,4 @@ class JobExport:
     trials: tuple[TrialRecord, ...]
     profiles: tuple[ProfileRecord, ...]
     arms: tuple[ArmPosterior, ...]
+    drifts: tuple[DriftRecord, ...]

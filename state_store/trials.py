@@ -65,11 +65,13 @@ def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slo
         if trial.state == TrialState.ISSUED:
             put(connection, TRIAL, trial, lease_expires_at=lease_from(now, job))
         return TrialPlan.from_json(trial.plan)
-    if _has_ended(recurrence, trials) or slot > job.max_retries:
+    # Nobody asks for a slot again that the recurrence has passed by: a second trial would run beside the later one.
+    passed_by = any(later.slot > slot for later in trials)
+    if passed_by or _has_ended(recurrence, trials) or slot > job.max_retries:
         return None
-    for other in trials:
-        if other.state == TrialState.ISSUED:
-            expire(connection, other, now, "the recurrence went on without its report")
+    for earlier in trials:
+        if earlier.state == TrialState.ISSUED:
+            expire(connection, earlier, now, "the recurrence went on without its report")
     issued = reap_trials(connection, job, [t for t in issued if t.recurrence_id != recurrence.id], now)
     return _issue(connection, now, job, recurrence, slot, issued)
 

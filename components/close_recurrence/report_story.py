@@ -10,6 +10,7 @@ from zeus_kfp.components.close_recurrence.report_format import (
     count,
     energy,
     line,
+    moment,
     percent,
     plural,
 )
@@ -83,7 +84,7 @@ def this_run(data: ReportData, run_id: str | None) -> str:
         return ""
     row = data.row(run_id)
     if row is None:
-        return f"Run {line(run_id, at_most=80)} is no recurrence of this job: it was granted none."
+        return f"Run {line(run_id, at_most=80)} is no recurrence of this job: it was granted none.{_next_due(data)}"
     cost = "cost not known" if row.cost is None else f"cost {energy(row.cost)}"
     spent = f"{plural(row.trials, 'trial')}, {cost}"
     against = f", {percent(row.cost_vs_default)} of the default batch size's" if row.cost_vs_default else ""
@@ -93,7 +94,7 @@ def this_run(data: ReportData, run_id: str | None) -> str:
         RecurrenceState.NOT_REACHED: "did not reach the target",
         RecurrenceState.EXPIRED: "ended without a report",
     }[row.state]
-    return f"This run, recurrence {row.number:,}, {ended} ({spent}{against})."
+    return f"This run, recurrence {row.number:,}, {ended} ({spent}{against}).{_started_by(data, run_id)}"
 
 
 def cost_ratio(data: ReportData, rows: Sequence[RecurrenceRow]) -> float | None:
@@ -113,6 +114,18 @@ def cost_ratio(data: ReportData, rows: Sequence[RecurrenceRow]) -> float | None:
     if data.baseline is None or spent is None or not models:
         return None
     return _finite_or_none(spent / models / data.baseline.cost)
+
+
+def _next_due(data: ReportData) -> str:
+    due_at = data.job.next_due_at
+    return f" The next is due {moment(due_at)}, or when drift is signalled." if due_at else ""
+
+
+def _started_by(data: ReportData, run_id: str) -> str:
+    """Return what else than its period started a run, and what it made anew."""
+    recurrence = next(r for r in data.recurrences if r.run_id == run_id)
+    said = recurrence.why.removeprefix(f"recurrence {recurrence.number} of job {recurrence.job_id}").removeprefix(". ")
+    return f" {line(said, at_most=400)}." if said else ""
 
 
 def _closed(data: ReportData) -> list[RecurrenceRow]:

@@ -201,7 +201,7 @@ def test_drift_is_signalled_once_listed_and_taken_by_the_next_recurrence(two_job
     assert said.startswith("drift of job waits for its next run since ") and said.endswith(" UTC: accuracy fell\n")
     (drift,) = json.loads(run("jobs", "drifts", "job", "--format", "json"))
     assert (drift["reason"], drift["value"], drift["recurrence_number"]) == ("accuracy fell", 0.7, None)
-    assert "drift was signalled: accuracy fell" in two_jobs.open_recurrence(SPEC, "next").why
+    assert "Drift was signalled: accuracy fell" in two_jobs.open_recurrence(SPEC, "next").why
     assert json.loads(run("jobs", "drifts", "job", "--format", "json"))[0]["recurrence_number"] == 3
 
 

@@ -6,7 +6,7 @@ import uuid
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from tests.state_store.driving import NOT_REACHED
 from zeus_kfp.state_store import StateStore
@@ -16,6 +16,7 @@ from zeus_kfp.zeus_core.errors import (
     ConflictingReportError,
     InvalidValueError,
     JobChangedError,
+    JobInUseError,
     NoBatchSizeLeftError,
     UnknownJobError,
     UnknownRecurrenceError,
@@ -27,6 +28,7 @@ SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9, max_retries=3, max_con
 REFUSALS = (
     ConflictingReportError,
     JobChangedError,
+    JobInUseError,
     NoBatchSizeLeftError,
     UnknownJobError,
     UnknownRecurrenceError,
@@ -46,7 +48,16 @@ OUTCOMES = st.one_of(
     st.just(TrialOutcome(TrialState.FAILED, data_missing=True)),
 )
 CHANGES = st.sampled_from(
-    [{}, {"eta_knob": 0.9}, {"target_metric": 0.8}, {"window_size": 2}, {"seed": 5}, {"batch_sizes": (8, 16)}]
+    [
+        {},
+        {"eta_knob": 0.9},
+        {"period_s": 86_400.0},
+        {"preprocess_every": 2},
+        {"target_metric": 0.8},
+        {"window_size": 2},
+        {"seed": 5},
+        {"batch_sizes": (8, 16)},
+    ]
 )
 
 
@@ -55,6 +66,7 @@ class Histories(RuleBasedStateMachine):
 
     url = ""
     clock = None
+    finished = 0
 
     def __init__(self):
         super().__init__()
@@ -71,6 +83,45 @@ class Histories(RuleBasedStateMachine):
         except REFUSALS:
             return None
 
+    @initialize()
+    def begin(self):
+        self.store.open_recurrence(self.spec, "a")
+        self.store.open_recurrence(self.spec, "b")
+
+    @rule(data=st.data())
+    def go_on(self, data):
+        open_ones = self.recurrences(RecurrenceState.OPEN)
+        if open_ones:
+            recurrence = data.draw(st.sampled_from(open_ones))
+            self.suggest(recurrence.run_id, recurrence.trial_count + 1)
+        else:
+            self.attempt(lambda: self.store.open_recurrence(self.spec, uuid.uuid4().hex, on_knob_change="accept"))
+
+    @rule(data=st.data(), outcome=OUTCOMES)
+    def finish(self, data, outcome):
+        issued = self.attempt(lambda: self.store.trials(self.job_id, state=TrialState.ISSUED))
+        if issued:
+            trial = data.draw(st.sampled_from(issued))
+            self.report(trial.run_id, trial.slot, outcome)
+
+    def recurrences(self, state):
+        return self.attempt(lambda: self.store.recurrences(self.job_id, state=state)) or ()
+
+    @rule(
+        operation=st.sampled_from(
+            [
+                lambda store, job: store.complete_job(job),
+                lambda store, job: store.reopen_job(job),
+                lambda store, job: store.delete_job(job),
+                lambda store, job: store.delete_job(job, keep_history=False),
+                lambda store, job: store.reset_job(job),
+                lambda store, job: store.reset_job(job, keep_history=False),
+            ]
+        )
+    )
+    def manage(self, operation):
+        self.attempt(lambda: operation(self.store, self.job_id))
+
     @rule(run=RUNS, change=CHANGES, accept=st.booleans())
     def open(self, run, change, accept):
         spec, consent = dataclasses.replace(self.spec, **change), "accept" if accept else "refuse"
@@ -86,13 +137,26 @@ class Histories(RuleBasedStateMachine):
     def report(self, run, slot, outcome):
         first = self.attempt(lambda: self.store.report(self.job_id, run, slot, outcome))
         if first is not None:
+            type(self).finished += 1
             assert self.store.report(self.job_id, run, slot, outcome) == first
 
     @rule(run=RUNS)
     def close(self, run):
         self.attempt(lambda: self.store.close_recurrence(self.job_id, run))
 
-    @rule(days=st.sampled_from([0.0, 0.5, 2.0]))
+    @rule(reason=st.sampled_from(["accuracy fell", "schema changed"]))
+    def drift(self, reason):
+        first = self.attempt(lambda: self.store.signal_drift(self.job_id, reason))
+        if first is not None:
+            assert self.store.signal_drift(self.job_id, reason) == first
+
+    @rule(run=RUNS, every=st.sampled_from([0, 1, 2]))
+    def stage(self, run, every):
+        first = self.attempt(lambda: self.store.take_stage_turn(self.job_id, run, f"every {every}", every))
+        if first is not None:
+            assert self.store.take_stage_turn(self.job_id, run, f"every {every}", every) == first
+
+    @rule(days=st.sampled_from([0.0, 0.5, 2.0, -1.0]))
     def wait(self, days):
         self.clock.move(days=days)
 
@@ -107,6 +171,8 @@ class Histories(RuleBasedStateMachine):
         assert [t.number for t in trials] == list(range(1, job.trial_count + 1))
         assert [r.number for r in recurrences] == list(range(1, job.recurrence_count + 1))
         assert sum(r.state is RecurrenceState.OPEN for r in recurrences) <= SPEC.max_concurrent_recurrences
+        waiting = [d.reason for d in self.store.drifts(self.job_id) if d.recurrence_number is None]
+        assert len(set(waiting)) == len(waiting), "the same drift waits twice"
         issued = [t for t in trials if t.state is TrialState.ISSUED]
         assert len({t.run_id for t in issued}) == len(issued), "a recurrence has two trials under way"
         assert all(r.state is not RecurrenceState.NOT_REACHED or r.batch_size is None for r in recurrences)
@@ -124,6 +190,7 @@ def test_what_is_kept_is_what_the_trials_alone_rebuild_after_any_history(store_u
             suppress_health_check=list(HealthCheck),
         ),
     )
+    assert machine.finished > 30, "hardly any trial ever reported"
 
 
 @given(name=st.text(max_size=300) | st.sampled_from(["x" * 10_000, "'; DROP TABLE job;--", "%s %(job_id)s", "🚀\0"]))

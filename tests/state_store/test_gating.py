@@ -103,7 +103,7 @@ def test_drift_starts_one_recurrence_before_the_period_and_a_new_period(store, c
     store.signal_drift("job", "schema changed")
     opened = recur(store, "second")
     assert opened.granted and opened.why == (
-        "recurrence 2 of job job. drift was signalled: accuracy fell; schema changed"
+        "recurrence 2 of job job. Drift was signalled: accuracy fell; schema changed"
     )
     assert store.recurrence("job", "second").why == opened.why
     assert [(d.reason, d.value, d.recurrence_number) for d in store.drifts("job")] == [

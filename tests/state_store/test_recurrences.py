@@ -95,6 +95,13 @@ def test_a_trial_that_never_reported_is_expired_by_the_next_suggestion(store):
     assert [t.state for t in store.trials("job")] == [TrialState.EXPIRED, TrialState.ISSUED]
 
 
+def test_a_slot_that_the_recurrence_has_passed_by_gets_no_trial_beside_the_later_one(store):
+    store.open_recurrence(SPEC, "run")
+    later = store.suggest("job", "run", 2)
+    assert store.suggest("job", "run", 1) is None
+    assert store.suggest("job", "run", 2) == later and len(store.trials("job")) == 1
+
+
 def test_closing_expires_what_never_reported_and_a_late_report_counts_once(store):
     store.open_recurrence(SPEC, "run")
     store.suggest("job", "run", 1)
@@ -361,7 +368,7 @@ def test_suggestions_are_those_of_the_policy_driven_by_one_generator(store):
         assert (plan.batch_size, plan.why) == (expected.batch_size, expected.why)
         result = outcome(energy_j=float(100 + abs(plan.batch_size - 16) + noise.normal(0, 20)))
         cost = store.report("job", run, 1, result).cost
-        learnt = observe(SPEC, learnt, Observation(plan.batch_size, plan.purpose, TrialState.REACHED, cost, cost))
+        learnt = observe(SPEC, learnt, Observation(plan.batch_size, plan.purpose, TrialState.REACHED, cost, cost, 2))
         assert store.learnt("job") == learnt == store.learnt_from_rows("job")
         store.close_recurrence("job", run)
 

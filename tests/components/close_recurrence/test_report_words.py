@@ -142,3 +142,19 @@ def test_trials_without_a_cost_and_several_accelerators_are_pointed_out(digits):
 )
 def test_the_run_at_hand_is_told_of(digits, run_id, expected):
     assert story.this_run(digits, run_id).startswith(expected)
+
+
+def test_a_run_that_was_granted_none_says_when_the_next_is_due(digits):
+    assert story.this_run(digits, "other").endswith("it was granted none.")
+    due_at = datetime(2026, 3, 1, 4, 30, tzinfo=UTC)
+    waiting = dataclasses.replace(digits, job=dataclasses.replace(digits.job, next_due_at=due_at))
+    said = story.this_run(waiting, "other")
+    assert said.endswith("granted none. The next is due 2026-03-01 04:30 UTC, or when drift is signalled.")
+
+
+def test_a_run_says_what_started_it_and_what_was_made_anew(digits):
+    first, *rest = digits.recurrences
+    why = f"recurrence 1 of job {first.job_id}. Drift was signalled: accuracy fell"
+    drifted = dataclasses.replace(digits, recurrences=(dataclasses.replace(first, why=why), *rest))
+    assert story.this_run(drifted, first.run_id).endswith("). Drift was signalled: accuracy fell.")
+    assert story.this_run(digits, first.run_id).endswith(").")
