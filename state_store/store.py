@@ -378,7 +378,7 @@ class StateStore:
         Raises:
             UnknownJobError: If there is no such job.
         """
-        _check_names(job_id, run_id)
+        _check_names(job_id, *([] if run_id is None else [run_id]))
         chosen, moment, size = (
             _checked_member("state", TrialState, state),
             _checked_since(since),
@@ -471,9 +471,9 @@ def _checked_report(outcome: TrialOutcome, profiles: Iterable[Profile]) -> tuple
     return measured
 
 
-def _check_names(job_id: str, run_id: str | None = None) -> None:
+def _check_names(job_id: str, *run_ids: str) -> None:
     text("job_id", job_id)
-    if run_id is not None:
+    for run_id in run_ids:
         text("run_id", run_id)
 
 

@@ -98,6 +98,16 @@ class Histories(RuleBasedStateMachine):
             self.attempt(lambda: self.store.open_recurrence(self.spec, uuid.uuid4().hex, on_knob_change="accept"))
 
     @rule(data=st.data(), outcome=OUTCOMES)
+    def run_a_trial(self, data, outcome):
+        self.go_on(data)
+        self.finish(data, outcome)
+
+    @rule(data=st.data(), outcomes=st.lists(OUTCOMES, min_size=2, max_size=3))
+    def run_a_recurrence(self, data, outcomes):
+        for outcome in outcomes:
+            self.run_a_trial(data, outcome)
+
+    @rule(data=st.data(), outcome=OUTCOMES)
     def finish(self, data, outcome):
         issued = self.attempt(lambda: self.store.trials(self.job_id, state=TrialState.ISSUED))
         if issued:
@@ -110,9 +120,8 @@ class Histories(RuleBasedStateMachine):
     @rule(
         operation=st.sampled_from(
             [
-                lambda store, job: store.complete_job(job),
-                lambda store, job: store.reopen_job(job),
-                lambda store, job: store.delete_job(job),
+                lambda store, job: (store.complete_job(job), store.reopen_job(job)),
+                lambda store, job: (store.delete_job(job), store.reopen_job(job)),
                 lambda store, job: store.delete_job(job, keep_history=False),
                 lambda store, job: store.reset_job(job),
                 lambda store, job: store.reset_job(job, keep_history=False),
