@@ -150,6 +150,8 @@ def test_defaults_of_the_builder_reach_the_yaml(tmp_path):
         ({"eta_knob": 2}, "eta_knob"),
         ({"max_retries": "2"}, "max_retries"),
         ({"seed": 2**53}, "seed"),
+        ({"period_s": 1.0}, "at least 60 s, not 1.0: each start costs"),
+        ({"max_concurrent_recurrences": 1001}, "at most 1000, not 1001"),
     ],
 )
 def test_a_knob_out_of_its_range_is_refused_when_the_pipeline_is_built(knobs, named):
