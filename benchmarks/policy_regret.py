@@ -5,8 +5,9 @@
 Regret is what was spent above the best fixed batch size and power limit, as a share of that; eta 0.5 and beta 2
 unless a line says otherwise. "Default" is the user's batch size at its best power limit from the first recurrence on.
 "Left out" is the worst ratio of regrets once the jobs of any one data set are left out. Made-up jobs have curves of
-the family in `made_up_jobs`, which no constant of the policy was chosen by. The published simulator (`zeus==0.16.0`,
-`pip install --no-deps`, and pandas) is timed beside ours where it is installed.
+the family in `made_up_jobs`. The policy's constants were chosen looking at the recorded jobs and at such a family, so
+that neither is held out. The published simulator (`zeus==0.16.0`, `pip install --no-deps`, and pandas) is timed beside
+ours where it is installed.
 """
 
 import argparse
