@@ -254,7 +254,7 @@ def test_a_report_from_before_the_clock_went_back_holds_a_slot_for_one_lease(sto
 
 
 def test_a_lease_is_as_long_on_the_night_when_summer_time_begins(store, clock):
-    clock.now = datetime(2026, 3, 29, 1, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    clock.now = datetime(2026, 3, 29, 1, 59, tzinfo=ZoneInfo("Europe/Berlin"))
     store.open_recurrence(WEEKLY, "run")
     store.suggest("job", "run", 1)
     (trial,) = store.trials("job")
