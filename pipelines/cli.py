@@ -1,5 +1,6 @@
 """The `zeus-kfp` command."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from zeus_kfp.pipelines import schedule_commands, store_commands, submit_commands
+from zeus_kfp.pipelines.simulate import simulate_command
 
 app = typer.Typer(
     help="Recurring training that gets cheaper: batch size and power limit learnt across runs.",
@@ -30,6 +32,7 @@ for name, commands in {
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the store, artifacts, logs and the report go.")] = Path("demo"),
     recurrences: Annotated[int, typer.Option(min=1, help="How often to retrain.")] = 12,
+    device: Annotated[str, typer.Option(help="cpu, or fake-gpu: a simulated GPU with power limits.")] = "cpu",
 ) -> None:
     """Retrain a real model again and again on this machine, and show what it cost."""
     from rich.console import Console
@@ -37,8 +40,20 @@ def demo(
     from zeus_kfp.pipelines.demo.run import run_demo
 
     # A console of its own file: the runs' output is led elsewhere while they last.
-    failed = run_demo(folder, recurrences, Console(file=sys.stdout))
+    failed = run_demo(folder, recurrences, Console(file=sys.stdout), device)
     raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine or pod can measure and set, and what to change where it can't."""
+    from rich.console import Console
+
+    from zeus_kfp.pipelines.doctor import Verdict, doctor_table, examine
+
+    findings = examine()
+    Console().print(doctor_table(findings))
+    raise typer.Exit(any(finding.verdict is Verdict.BROKEN for finding in findings))
 
 
 @app.command("compile")
@@ -71,10 +86,17 @@ def report(
     typer.echo(output)
 
 
+app.command("simulate")(simulate_command)
+
+
 def main() -> None:
     """Run the command; an error of ours is one line, not a traceback."""
     from zeus_kfp.zeus_core.errors import ZeusError
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the terminal can't show is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except ZeusError as error:

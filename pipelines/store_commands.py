@@ -13,7 +13,7 @@ import typer
 
 from zeus_kfp.pipelines.store_output import Format, to_json, write
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
-from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownTrialError
+from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownJobError, UnknownTrialError
 from zeus_kfp.zeus_core.trial import TrialState
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ Since = Annotated[
 As = Annotated[Format, typer.Option("--format", "-f", help="A table for people, JSON or CSV for programs.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 WithHistory = Annotated[bool, typer.Option("--with-history", help="Remove its recurrences and trials too, for good.")]
+
+PATIENCE_S = 5.0
+"""People wait less long than a step of a pipeline does."""
 
 _SPANS = {"h": "hours", "d": "days", "w": "weeks"}
 
@@ -66,7 +69,7 @@ def moment(since: str | None, now: datetime) -> datetime | None:
 def _store() -> "Iterator[StateStore]":
     from zeus_kfp.state_store import StateStore
 
-    with StateStore.from_environment() as store:
+    with StateStore.from_environment(patience_s=PATIENCE_S) as store:
         yield store
 
 
@@ -89,9 +92,18 @@ def _of_overview(overview: "JobOverview") -> dict[str, Any]:
 
 def _each_job(store: "StateStore", job: str | None, user: str | None, phase: JobPhase | None) -> list[str]:
     """Return the names of the jobs that are meant."""
-    if job is not None:
-        return [store.job(job).spec.job_id]
-    return [overview.job.spec.job_id for overview in store.jobs(phase=phase, user=user)]
+    if job is None:
+        return [overview.job.spec.job_id for overview in store.jobs(phase=phase, user=user)]
+    found = store.job(job)
+    return [job] if phase in (None, found.phase) and user in (None, found.spec.user) else []
+
+
+def _unless_gone(store: "StateStore", name: str, read: "Callable[[StateStore, str], Sequence[Any]]") -> Sequence[Any]:
+    """Return a job's records; none if it was purged since it was listed."""
+    try:
+        return read(store, name)
+    except UnknownJobError:
+        return ()
 
 
 def _list(
@@ -104,7 +116,7 @@ def _list(
 ) -> None:
     with _store() as store:
         names = _each_job(store, job, user, phase)
-        records = [{"job_id": name} | _fields(record) for name in names for record in read(store, name)]
+        records = [{"job_id": name} | _fields(record) for name in names for record in _unless_gone(store, name, read)]
     _write(records, columns, form)
 
 
@@ -133,20 +145,14 @@ def export_job(
 ) -> None:
     """Write all that the store knows of a job as one JSON document."""
     with _store() as store:
-        document = to_json(
-            {
-                "job": store.job(job),
-                "recurrences": store.recurrences(job),
-                "trials": store.trials(job),
-                "profiles": store.profiles(job),
-                "arms": store.arms(job),
-                "drifts": store.drifts(job),
-            }
-        )
+        document = to_json(store.export(job))
     if output is None:
         typer.echo(document)
     else:
-        output.write_text(document + "\n", encoding="utf-8")
+        try:
+            output.write_text(document + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InvalidValueError(f"{output} can't be written: {error}") from None
         typer.echo(output)
 
 
@@ -310,14 +316,16 @@ def list_profiles(
     user: OfUser = None,
     phase: OfPhase = None,
     batch_size: Annotated[int | None, typer.Option(help="Only those at this batch size.")] = None,
+    since: Since = None,
     form: As = Format.TABLE,
 ) -> None:
     """List what trials measured of power and throughput."""
+    begun = moment(since, datetime.now(UTC))
     with _store() as store:
         records = [
             {"job_id": name, "trial_number": record.trial_number} | _fields(record.profile)
             for name in _each_job(store, job, user, phase)
-            for record in store.profiles(name, batch_size=batch_size)
+            for record in store.profiles(name, batch_size=batch_size, since=begun)
         ]
     columns = (
         "job_id",
@@ -332,10 +340,18 @@ def list_profiles(
 
 
 @arms.command("list")
-def list_arms(job: OfJob = None, user: OfUser = None, phase: OfPhase = None, form: As = Format.TABLE) -> None:
-    """List what is believed of each batch size."""
+def list_arms(
+    job: OfJob = None, user: OfUser = None, phase: OfPhase = None, since: Since = None, form: As = Format.TABLE
+) -> None:
+    """List what is believed of each batch size; --since takes jobs that were registered or opened since."""
+    begun = moment(since, datetime.now(UTC))
     columns = ("job_id", "batch_size", "count", "mean_cost", "standard_deviation", "status")
-    _list(lambda store, name: store.arms(name), columns, form, job, user, phase)
+
+    def read(store: "StateStore", name: str) -> Sequence[Any]:
+        recent = begun is None or any(o.job.spec.job_id == name for o in store.jobs(since=begun))
+        return store.arms(name) if recent else ()
+
+    _list(read, columns, form, job, user, phase)
 
 
 @database.command()

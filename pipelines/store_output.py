@@ -9,11 +9,13 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Any
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-UNKNOWN = "–"
+UNKNOWN = "-"
 
 
 class Format(StrEnum):
@@ -67,9 +69,9 @@ def write(records: Sequence[Mapping[str, Any]], columns: Sequence[str], form: Fo
         console: Where; only a table is fitted to its width.
     """
     if form is Format.JSON:
-        console.out(to_json(list(records)), highlight=False)
+        typer.echo(to_json(list(records)))
     elif form is Format.CSV:
-        console.out(to_csv(records, list(records[0]) if records else columns), highlight=False)
+        typer.echo(to_csv(records, list(records[0]) if records else columns))
     else:
         console.print(_table(records, columns))
 
@@ -80,7 +82,8 @@ def _table(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Tabl
         numeric = any(isinstance(record[column], int | float) for record in records)
         table.add_column(column.replace("_", "\n", 1), justify="right" if numeric else "left", overflow="fold")
     for record in records:
-        table.add_row(*(_cell(record[column]) for column in columns))
+        # As text: a name in brackets is no markup.
+        table.add_row(*(Text(_cell(record[column])) for column in columns))
     return table
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from zeus_kfp.state_store.faults import own_error, passes
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.validation import number
 
 if TYPE_CHECKING:
     from tenacity import Retrying
@@ -79,6 +80,8 @@ def parse_url(url: str) -> URL:
         raise InvalidValueError(
             f"the store's URL can't be read: quote the password (%2F for /, %40 for @, %3A for :), as in {_EXAMPLES}"
         )
+    if scheme == "sqlite" and (parsed.host or any(character in (parsed.database or "") for character in "\0\n")):
+        raise InvalidValueError(f"an SQLite store's URL names a file after three slashes: such as {_EXAMPLES}")
     if scheme == "sqlite" and parsed.query:
         raise InvalidValueError(
             f"an SQLite store's URL takes no options after a question mark (and its file name holds none): {_EXAMPLES}"
@@ -102,6 +105,7 @@ class Database:
             InvalidValueError: If the URL is of no supported kind.
         """
         self.url = parse_url(url)
+        number("patience_s", patience_s, at_least=0, at_most=86_400)
         self.is_sqlite = self.url.drivername == "sqlite"
         self.patience_s = patience_s
         make_engine = _sqlite_engine if self.is_sqlite else _postgresql_engine
@@ -133,15 +137,17 @@ class Database:
             StoreUnavailableError: If the database can't be reached, used, or does not answer in time.
             StoreError: If it refuses what was written.
         """
+        begun_s = time.monotonic()
         try:
             return work()
         except DBAPIError as error:
             fault = own_error(error, self.url, self.place)
-            if not passes(error) or self.patience_s <= 0:
+            left_s = self.patience_s - (time.monotonic() - begun_s)
+            if not passes(error) or left_s <= 0:
                 raise fault from None
-        logger.warning("%s (trying again for up to %g s)", fault, self.patience_s)
+        logger.warning("%s (trying again for up to %.2g s)", fault, left_s)
         try:
-            return self._retrying()(work)
+            return self._retrying(left_s)(work)
         except DBAPIError as error:
             raise own_error(error, self.url, self.place) from None
 
@@ -149,8 +155,9 @@ class Database:
     def connection(self, *, write: bool) -> Iterator[Connection]:
         """Give a connection inside a transaction, which is committed at the end of the block."""
         options: dict[str, Any] = {_WRITES: write}
-        if not write and not self.is_sqlite:
-            options["isolation_level"] = "REPEATABLE READ"
+        if not self.is_sqlite:
+            # Whoever waited for a job's row must see what the one before has written; whoever reads, one state.
+            options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
         with self.engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
 
@@ -162,13 +169,13 @@ class Database:
         with self.connection(write=write) as connection:
             return operation(connection)
 
-    def _retrying(self) -> "Retrying":
+    def _retrying(self, left_s: float) -> "Retrying":
         # Imported late: a step that meets no fault does not wait for it.
         from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
         return Retrying(
             retry=retry_if_exception(passes),
-            stop=stop_after_delay(self.patience_s),
+            stop=stop_after_delay(left_s),
             wait=wait_random_exponential(multiplier=0.02, max=1),
             reraise=True,
         )
@@ -217,10 +224,10 @@ def _begin_writing(connection: Connection, patience_s: float) -> None:
                 if not error.sqlite_errorname.startswith("SQLITE_BUSY"):
                     break
             time.sleep(random.uniform(0.0005, 0.0025))
+        # The fault comes once more, as SQLAlchemy's own.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
     finally:
         driver.execute(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
-    # The fault comes once more, as SQLAlchemy's own.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _use_write_ahead_log(cursor: Any) -> None:
@@ -245,7 +252,7 @@ def on_local_file_system(path: str, mounts: Path = Path("/proc/self/mounts")) ->
 
 def _postgresql_engine(url: URL, patience_s: float) -> Engine:
     # No ping before each use: an operation that meets a lost connection is run again.
-    engine = create_engine(url, hide_parameters=True, connect_args=_CONNECT, pool_size=1)
+    engine = create_engine(url, hide_parameters=True, connect_args=_CONNECT, pool_size=1, max_overflow=-1)
     lock_timeout_ms = max(int(patience_s * 1000), 1)
 
     @event.listens_for(engine, "connect")

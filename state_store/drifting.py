@@ -9,7 +9,7 @@ from zeus_kfp.state_store.records import DriftRecord
 from zeus_kfp.state_store.rows import drift_record
 from zeus_kfp.state_store.statements import Row, find_job, locked_job, rows
 from zeus_kfp.state_store.tables import DRIFT, TRIAL
-from zeus_kfp.zeus_core.drift import CostDrift, cost_drift
+from zeus_kfp.zeus_core.cost_drift import CostDrift, cost_drift
 from zeus_kfp.zeus_core.validation import number, text
 
 MAX_REASON_CHARACTERS = 255

@@ -10,7 +10,15 @@ from zeus_kfp.zeus_core.errors import StoreError, StoreUnavailableError
 _PASSING_STATES = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03")
 """Beginnings of PostgreSQL's states: connection lost, deadlock, no lock in time, starting, shutting down, full."""
 
-_LASTING = ("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted", "SSL")
+_LASTING = (
+    "authentication failed",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "not permitted",
+    "not support SSL",
+    "certificate",
+    "invalid",
+)
 """What a server says that refuses a connection for good; such refusals carry no state."""
 
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")

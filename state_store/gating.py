@@ -39,18 +39,19 @@ def why_not(connection: Connection, job: Row, now: datetime, data_version: str) 
 
 def has_had_all(job: Row) -> bool:
     """Return whether a job has had all its recurrences."""
-    return bool(job.num_recurrences and job.recurrence_count >= job.num_recurrences)
+    return bool(job.num_recurrences and job.recurrence_count - job.counted_from >= job.num_recurrences)
 
 
 def _why_over(connection: Connection, job: Row) -> str:
+    if job.phase == JobPhase.DELETED:
+        return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
+    if job.ended_by_hand:
+        return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
     if has_had_all(job):
         running = open_count(connection, job)
         put(connection, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
         return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"
-    if job.phase == JobPhase.DELETED:
-        return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
-    if job.phase == JobPhase.COMPLETED:
-        return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
+    put(connection, JOB, job, phase=JobPhase.RUNNING.value)
     return ""
 
 

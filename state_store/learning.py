@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.power_limits import learn_limits_again
 from zeus_kfp.state_store.rows import arm_columns, learnt_of, spec_of, without_empty_arms
 from zeus_kfp.state_store.statements import Row, add_all, arms_of, put, put_arm, rows
 from zeus_kfp.state_store.tables import ARM, JOB, TRIAL
@@ -17,6 +18,7 @@ from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
 WITH_COST = (TrialState.REACHED, TrialState.NOT_REACHED)
+_JOBS = select(JOB).order_by(JOB.c.job_id)
 _PRICED = select(TRIAL).where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.cost.is_not(None))
 _REPORTED = (
     select(TRIAL)
@@ -57,8 +59,16 @@ def relearn(connection: Connection, job: Row) -> Learnt:
     """Rebuild what was learnt of a job from its trial rows alone, and keep that."""
     learnt = rebuilt(connection, job)
     connection.execute(delete(ARM).where(ARM.c.job_id == job.job_id))
-    put(connection, JOB, job, **_save(connection, job, spec_of(job), {}, learnt))
+    spec = spec_of(job)
+    put(connection, JOB, job, **_save(connection, job, spec, {}, learnt))
+    learn_limits_again(connection, job, spec)
     return learnt
+
+
+def relearn_all(connection: Connection) -> None:
+    """Rebuild what was learnt of every job: newer code may keep more of a trial than older code did."""
+    for job in rows(connection, _JOBS):
+        relearn(connection, job)
 
 
 def rebuilt(connection: Connection, job: Row) -> Learnt:
@@ -69,6 +79,8 @@ def rebuilt(connection: Connection, job: Row) -> Learnt:
 def price_again(connection: Connection, job: Row) -> None:
     """Work out every trial's cost again, since the job's eta or rated power changed."""
     spec = spec_of(job)
+    if not job.rated_power_w and spec.eta_knob < 1:
+        return  # done once a trial has reported it
     for trial in rows(connection, _PRICED, {"job_id": job.job_id}):
         put(connection, TRIAL, trial, cost=cost_of(spec, job.rated_power_w, trial.energy_j, trial.time_s))
 
@@ -89,7 +101,7 @@ def _save(connection: Connection, job: Row, spec: JobSpec, arms: dict[int, Row],
             "status": posterior.status,
         }
         if size not in arms:
-            new.append({"job_id": job.job_id, "batch_size": size, **values})
+            new.append({"job_id": job.job_id, "batch_size": size, "power_limit_accelerator": "", **values})
         elif changes := {name: value for name, value in values.items() if getattr(arms[size], name) != value}:
             put_arm(connection, job, size, changes)
     add_all(connection, ARM, new)
@@ -120,4 +132,5 @@ def _observation(trial: Row, reported: Sequence[Row]) -> Observation:
         state=TrialState(trial.state),
         cost=trial.cost,
         recurrence_cost=math.fsum(costs) if trial.cost is not None else None,
+        num_epochs=trial.num_epochs if trial.cost is not None else None,
     )

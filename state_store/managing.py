@@ -1,37 +1,57 @@
 """What people do to a whole job: end it, go on with it, strike it out, let it start over."""
 
+from datetime import datetime
+
 from sqlalchemy import delete
 from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.gating import has_had_all
 from zeus_kfp.state_store.generators import seeded_state
 from zeus_kfp.state_store.learning import relearn
-from zeus_kfp.state_store.locking import oldest_open, open_count
+from zeus_kfp.state_store.locking import oldest_open, open_count, reap
 from zeus_kfp.state_store.records import JobPhase
 from zeus_kfp.state_store.statements import Row, locked_job, put
 from zeus_kfp.state_store.tables import ARM, DRIFT, JOB, PROFILE, RECURRENCE, STAGE_TURN, TRIAL
-from zeus_kfp.zeus_core.errors import JobInUseError
+from zeus_kfp.zeus_core.errors import JobInUseError, UnknownJobError
 
 
-def set_phase(connection: Connection, job_id: str, phase: JobPhase) -> None:
-    """End a job, go on with it, or strike it out; its history stays."""
+def complete(connection: Connection, job_id: str) -> None:
+    """End a job, whatever its num_recurrences."""
     job = locked_job(connection, job_id)
-    if phase is JobPhase.DELETED:
-        _refuse_in_use(connection, job)
-    put(connection, JOB, job, phase=phase.value)
+    if job.phase == JobPhase.DELETED:
+        raise JobInUseError(f"job {job_id!r} was deleted: `zeus-kfp jobs reopen` brings it back")
+    put(connection, JOB, job, phase=JobPhase.COMPLETED.value, ended_by_hand=True)
 
 
-def purge(connection: Connection, job_id: str) -> None:
-    """Remove a job with all its rows."""
+def reopen(connection: Connection, job_id: str) -> None:
+    """Go on with a job that was completed or deleted; one that has had all its recurrences begins to count anew."""
     job = locked_job(connection, job_id)
-    _refuse_in_use(connection, job)
+    counted_from = job.recurrence_count if has_had_all(job) else job.counted_from
+    put(connection, JOB, job, phase=JobPhase.RUNNING.value, ended_by_hand=False, counted_from=counted_from)
+
+
+def strike_out(connection: Connection, now: datetime, job_id: str) -> None:
+    """Delete a job and keep its history."""
+    job = locked_job(connection, job_id)
+    _refuse_in_use(connection, job, now)
+    put(connection, JOB, job, phase=JobPhase.DELETED.value)
+
+
+def purge(connection: Connection, now: datetime, job_id: str) -> None:
+    """Remove a job with all its rows; a job that is gone already stays so."""
+    try:
+        job = locked_job(connection, job_id)
+    except UnknownJobError:
+        return
+    _refuse_in_use(connection, job, now)
     _remove_history(connection, job)
     connection.execute(delete(JOB).where(JOB.c.job_id == job_id))
 
 
-def reset(connection: Connection, job_id: str, *, keep_history: bool) -> None:
+def reset(connection: Connection, now: datetime, job_id: str, *, keep_history: bool) -> None:
     """Forget what was learnt of a job, as if it had never run; its earlier trials no longer count."""
     job = locked_job(connection, job_id)
-    _refuse_in_use(connection, job)
+    _refuse_in_use(connection, job, now)
     if not keep_history:
         _remove_history(connection, job)
         put(connection, JOB, job, recurrence_count=0, trial_count=0, report_count=0)
@@ -41,6 +61,8 @@ def reset(connection: Connection, job_id: str, *, keep_history: bool) -> None:
         JOB,
         job,
         phase=JobPhase.RUNNING.value,
+        ended_by_hand=False,
+        counted_from=job.recurrence_count,
         generation=job.generation + 1,
         rated_power_w=job.max_power_w,
         generator_state=seeded_state(job.seed),
@@ -53,7 +75,8 @@ def _remove_history(connection: Connection, job: Row) -> None:
         connection.execute(delete(table).where(table.c.job_id == job.job_id))
 
 
-def _refuse_in_use(connection: Connection, job: Row) -> None:
+def _refuse_in_use(connection: Connection, job: Row, now: datetime) -> None:
+    reap(connection, job, now)
     running = open_count(connection, job)
     if running:
         oldest = oldest_open(connection, job)

@@ -24,7 +24,7 @@ from zeus_kfp.state_store.statements import (
     trials_of,
 )
 from zeus_kfp.state_store.tables import JOB, RECURRENCE
-from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError
+from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError, UnknownJobError
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.trial import TrialState
@@ -54,17 +54,19 @@ def open_recurrence(
     if on_knob_change not in ON_KNOB_CHANGE:
         raise InvalidValueError(f"on_knob_change must be one of {', '.join(ON_KNOB_CHANGE)}, not {on_knob_change!r}")
     policy = policy_named(spec.policy)
-    _register(connection, now, spec)
-    job = locked_job(connection, spec.job_id)
+    job = _registered(connection, now, spec)
     reap(connection, job, now)
     earlier = find_recurrence(connection, job.job_id, run_id)
     if earlier is not None:
         # A step started twice: its knobs were taken the first time, and others may have been accepted since.
         return _reopened(connection, job, earlier, now)
-    _take_changes(connection, job, spec, on_knob_change)
+    changed = _checked_changes(job, spec, on_knob_change)
+    _take(connection, job, spec, changed & OPERATIONAL_KNOBS)
     refusal = why_not(connection, job, now, data_version)
     if refusal:
         return OpenedRecurrence(False, refusal, 0, (), "")
+    # What was learnt is only touched by a run that goes on.
+    _take(connection, job, spec, changed - OPERATIONAL_KNOBS)
     # A job whose sizes are all ruled out has nothing to open for; whatever is drawn here is thrown away.
     policy.suggest(spec_of(job), load_learnt(connection, job), (), generator_at(job.generator_state))
     return _open(connection, job, run_id, now, data_version)
@@ -87,6 +89,16 @@ def close_recurrence(connection: Connection, now: datetime, job_id: str, run_id:
     return recurrence_record(recurrence, trials)
 
 
+def _registered(connection: Connection, now: datetime, spec: JobSpec) -> Row:
+    """Return the job, locked, registered if it was not; once more if it was purged while its row was waited for."""
+    _register(connection, now, spec)
+    try:
+        return locked_job(connection, spec.job_id)
+    except UnknownJobError:
+        _register(connection, now, spec)
+        return locked_job(connection, spec.job_id)
+
+
 def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
     values: dict[str, Any] = knobs_of(spec) | {
         "phase": JobPhase.RUNNING.value,
@@ -95,6 +107,8 @@ def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
         "data_version": "",
         "data_began_number": 0,
         "rated_power_w": spec.max_power_w,
+        "ended_by_hand": False,
+        "counted_from": 0,
         "recurrence_count": 0,
         "trial_count": 0,
         "report_count": 0,
@@ -106,7 +120,12 @@ def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
     connection.execute(dialect.insert(JOB).on_conflict_do_nothing(), values)
 
 
-def _take_changes(connection: Connection, job: Row, spec: JobSpec, on_knob_change: str) -> None:
+def _checked_changes(job: Row, spec: JobSpec, on_knob_change: str) -> set[str]:
+    """Return the knobs that differ from the registered ones.
+
+    Raises:
+        JobChangedError: If one of them decides what is learnt, and the change was not consented to.
+    """
     changes = spec_of(job).differences(spec)
     learning = {name: pair for name, pair in changes.items() if name not in OPERATIONAL_KNOBS}
     if learning and on_knob_change == "refuse":
@@ -115,26 +134,23 @@ def _take_changes(connection: Connection, job: Row, spec: JobSpec, on_knob_chang
             f"job {job.job_id!r} was registered with other knobs: {shown}. Use another job_id to start a new job, or "
             "pass on_knob_change='accept' to go on with the new ones"
         )
-    columns = {name: knobs_of(spec)[name] for name in changes}
-    if "num_recurrences" in changes and job.phase == JobPhase.COMPLETED:
-        columns["phase"] = JobPhase.RUNNING.value
-    put(connection, JOB, job, **columns)
-    if learning:
-        _apply(connection, job, spec, set(learning))
+    return set(changes)
 
 
-def _apply(connection: Connection, job: Row, spec: JobSpec, changed: set[str]) -> None:
-    follow: dict[str, Any] = {}
+def _take(connection: Connection, job: Row, spec: JobSpec, changed: set[str]) -> None:
+    """Take over the knobs that have changed, with all that follows for what was learnt."""
+    columns = {name: value for name, value in knobs_of(spec).items() if name in changed}
     if "seed" in changed:
-        follow["generator_state"] = seeded_state(spec.seed)
-    if spec.max_power_w:
-        follow["rated_power_w"] = spec.max_power_w
+        columns["generator_state"] = seeded_state(spec.seed)
+    if "max_power_w" in changed and spec.max_power_w:
+        columns["rated_power_w"] = spec.max_power_w
     if changed & MEANING_KNOBS:
-        follow["generation"] = job.generation + 1
-    put(connection, JOB, job, **follow)
-    if changed & {"eta_knob", "max_power_w"} and job.rated_power_w:
+        columns["generation"] = job.generation + 1
+    put(connection, JOB, job, **columns)
+    if changed & {"eta_knob", "max_power_w"}:
         price_again(connection, job)
-    relearn(connection, job)
+    if changed - OPERATIONAL_KNOBS:
+        relearn(connection, job)
 
 
 def _reopened(connection: Connection, job: Row, earlier: Row, now: datetime) -> OpenedRecurrence:

@@ -6,8 +6,10 @@ from typing import Any
 from sqlalchemy import Select, and_, select
 from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.drifting import drifts
 from zeus_kfp.state_store.learning import load_learnt
 from zeus_kfp.state_store.records import (
+    JobExport,
     JobOverview,
     JobPhase,
     ProfileRecord,
@@ -21,6 +23,7 @@ from zeus_kfp.state_store.rows import (
     recurrence_record,
     spec_of,
     trial_record,
+    winner_of,
 )
 from zeus_kfp.state_store.statements import (
     Row,
@@ -62,10 +65,14 @@ def recurrences(
         query = query.where(RECURRENCE.c.state == state.value)
     if since is not None:
         query = query.where(RECURRENCE.c.opened_at >= since)
-    trials: dict[int, list[Row]] = {}
-    for trial in rows(connection, select(TRIAL).where(TRIAL.c.job_id == job_id).order_by(TRIAL.c.number)):
-        trials.setdefault(trial.recurrence_id, []).append(trial)
-    return tuple(recurrence_record(row, trials.get(row.id, [])) for row in rows(connection, query))
+    found = rows(connection, query)
+    trials: dict[int, list[Row]] = {row.id: [] for row in found}
+    first = found[0].id if found else 0
+    of_found = select(TRIAL).where(TRIAL.c.job_id == job_id, TRIAL.c.recurrence_id >= first)
+    for trial in rows(connection, of_found.order_by(TRIAL.c.number)) if found else ():
+        if trial.recurrence_id in trials:
+            trials[trial.recurrence_id].append(trial)
+    return tuple(recurrence_record(row, trials[row.id]) for row in found)
 
 
 def recurrence(connection: Connection, job_id: str, run_id: str) -> RecurrenceRecord:
@@ -105,11 +112,13 @@ def winner(connection: Connection, job_id: str, run_id: str) -> TrialRecord | No
     """Return the trial of a run that reached the target."""
     find_job(connection, job_id)
     row, trials, _ = recurrence_with_trials(connection, job_id, run_id)
-    reached = [t for t in trials if t.state == TrialState.REACHED]
-    return trial_record(reached[0], row) if reached else None
+    first = winner_of(trials)
+    return None if first is None else trial_record(first, row)
 
 
-def profiles(connection: Connection, job_id: str, *, batch_size: int | None) -> tuple[ProfileRecord, ...]:
+def profiles(
+    connection: Connection, job_id: str, *, batch_size: int | None, since: datetime | None
+) -> tuple[ProfileRecord, ...]:
     """Return what a job's trials measured, oldest first."""
     find_job(connection, job_id)
     query: Select[Any] = (
@@ -120,7 +129,21 @@ def profiles(connection: Connection, job_id: str, *, batch_size: int | None) -> 
     )
     if batch_size is not None:
         query = query.where(PROFILE.c.batch_size == batch_size)
+    if since is not None:
+        query = query.where(TRIAL.c.issued_at >= since)
     return tuple(ProfileRecord(row.trial_number, profile_of(row)) for row in rows(connection, query))
+
+
+def export(connection: Connection, job_id: str) -> JobExport:
+    """Return everything that is known of a job."""
+    return JobExport(
+        job=job_record(find_job(connection, job_id)),
+        recurrences=recurrences(connection, job_id, state=None, since=None),
+        trials=trials(connection, job_id, run_id=None, state=None, batch_size=None, since=None),
+        profiles=profiles(connection, job_id, batch_size=None, since=None),
+        arms=arms(connection, job_id),
+        drifts=drifts(connection, job_id),
+    )
 
 
 def arms(connection: Connection, job_id: str) -> tuple[ArmPosterior, ...]:

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.policies import ArmPosterior
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
@@ -126,6 +127,9 @@ class TrialRecord:
     accelerator: str
     accelerator_count: int
     node: str
+    power_limiter: str
+    power_limit_found_w: float | None
+    power_limit_w: float | None
     attempts: int
     model_uri: str
     issued_at: datetime
@@ -225,3 +229,15 @@ class ProfileRecord:
 
     trial_number: int
     profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class JobExport:
+    """Everything that is known of a job, as it stood at one moment."""
+
+    job: JobRecord
+    recurrences: tuple[RecurrenceRecord, ...]
+    trials: tuple[TrialRecord, ...]
+    profiles: tuple[ProfileRecord, ...]
+    arms: tuple[ArmPosterior, ...]
+    drifts: tuple[DriftRecord, ...]

@@ -1,5 +1,6 @@
 """Between table rows and the values that leave the store."""
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
@@ -15,6 +16,7 @@ from zeus_kfp.state_store.records import (
     TrialRecord,
 )
 from zeus_kfp.state_store.statements import Row
+from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt
 from zeus_kfp.zeus_core.profile import Phase, Profile
@@ -82,9 +84,15 @@ def trial_record(row: Row, recurrence: Row) -> TrialRecord:
     return TrialRecord(**{name: getattr(row, name) for name in _TRIAL_FIELDS if name not in derived}, **derived)
 
 
+def winner_of(trials: Iterable[Row]) -> Row | None:
+    """Return the first trial to report that it reached the target; one that comes later changes nothing."""
+    reached = [trial for trial in trials if trial.state == TrialState.REACHED]
+    return min(reached, key=lambda trial: int(trial.report_number), default=None)
+
+
 def recurrence_record(row: Row, trials: Sequence[Row]) -> RecurrenceRecord:
     """Return a recurrence with the sums over its trials."""
-    winner = next((t for t in trials if t.state == TrialState.REACHED), None)
+    winner = winner_of(trials)
     costs = [t.cost for t in trials if t.cost is not None]
     return RecurrenceRecord(
         job_id=row.job_id,
@@ -105,8 +113,10 @@ def recurrence_record(row: Row, trials: Sequence[Row]) -> RecurrenceRecord:
     )
 
 
-def plan_of(job: Row, spec: JobSpec, recurrence: Row, slot: int, number: int, suggestion: Suggestion) -> TrialPlan:
-    """Return what the training side is told of a trial."""
+def plan_of(
+    job: Row, spec: JobSpec, recurrence: Row, arm: Row | None, slot: int, number: int, suggestion: Suggestion
+) -> TrialPlan:
+    """Return what the training side is told of a trial; ``arm`` is that of its batch size, if there is one."""
     return TrialPlan(
         job_id=spec.job_id,
         run_id=recurrence.run_id,
@@ -123,6 +133,9 @@ def plan_of(job: Row, spec: JobSpec, recurrence: Row, slot: int, number: int, su
         max_power_w=job.rated_power_w,
         cost_threshold=suggestion.cost_threshold,
         max_trial_time_s=spec.max_trial_time_s,
+        power_limit_w=None if arm is None else arm.power_limit_w,
+        power_limit_accelerator="" if arm is None else arm.power_limit_accelerator,
+        power_objective=spec.power_objective,
     )
 
 
@@ -150,6 +163,7 @@ def _summary(row: Row) -> ArmSummary:
         explorations=tuple(Exploration(float(cost), bool(reached)) for cost, reached in row.explorations),
         out_of_memory=row.out_of_memory,
         consecutive_failures=row.consecutive_failures,
+        evidence=Evidence.from_values(row.evidence) if row.evidence else Evidence(),
     )
 
 
@@ -165,6 +179,8 @@ def arm_columns(summary: ArmSummary) -> dict[str, Any]:
         "explorations": [[e.cost, e.reached] for e in summary.explorations],
         "out_of_memory": summary.out_of_memory,
         "consecutive_failures": summary.consecutive_failures,
+        # As JSON gives it back, so that what did not change is not written.
+        "evidence": json.loads(json.dumps(summary.evidence.to_values())),
     }
 
 

@@ -15,6 +15,7 @@ VERSIONS = ("0001", "0002")
 VERSION_TABLE = "zeus_kfp_version"
 """The table in which Alembic keeps the version, named so that another application's is never taken for it."""
 
+_UNDEFINED_TABLE = "42P01"
 _LOCK_KEY = 7_305_826_124_381
 """PostgreSQL advisory lock under which the schema is made; any number that nobody else uses."""
 
@@ -44,7 +45,8 @@ def current_version(database: Database) -> str | None:
         with database.connection(write=False) as connection:
             return _version(connection)
     except (OperationalError, ProgrammingError) as error:
-        if VERSION_TABLE in str(error.orig):
+        is_missing = getattr(error.orig, "pgcode", "") == _UNDEFINED_TABLE or "no such table" in str(error.orig)
+        if is_missing:
             return None
         raise
 
@@ -64,15 +66,20 @@ def _upgrade(database: Database) -> None:
     from alembic import command
     from alembic.config import Config
 
+    from zeus_kfp.state_store.learning import relearn_all
+
     with database.connection(write=True) as connection:
         if not database.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
         _refuse_foreign_tables(connection)
+        if inspect(connection).has_table(VERSION_TABLE):
+            _version(connection)  # newer code may have been first while the lock was waited for
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
         config.attributes["connection"] = connection
         config.attributes["version_table"] = VERSION_TABLE
         command.upgrade(config, "head")
+        relearn_all(connection)
 
 
 def _refuse_foreign_tables(connection: Connection) -> None:

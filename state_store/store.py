@@ -1,8 +1,9 @@
 """The product's memory: jobs, recurrences, trials, profiles and what was learnt of each batch size."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -13,6 +14,7 @@ from zeus_kfp.state_store.database import PATIENCE_S, Database, url_from_environ
 from zeus_kfp.state_store.learning import load_learnt, rebuilt, relearn
 from zeus_kfp.state_store.records import (
     DriftRecord,
+    JobExport,
     JobOverview,
     JobPhase,
     JobRecord,
@@ -26,12 +28,13 @@ from zeus_kfp.state_store.records import (
 from zeus_kfp.state_store.rows import job_record
 from zeus_kfp.state_store.schema import current_version, ensure_schema
 from zeus_kfp.state_store.statements import find_job, locked_job
+from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt
 from zeus_kfp.zeus_core.policies import ArmPosterior
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan, TrialState
-from zeus_kfp.zeus_core.validation import text
+from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, text
 
 T = TypeVar("T")
 
@@ -82,13 +85,17 @@ class StateStore:
         self._schema_is_there = False
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
+    def from_environment(cls, environ: Mapping[str, str] = os.environ, *, patience_s: float = PATIENCE_S) -> Self:
         """Return the store that ZEUS_KFP_STORE_URL names.
+
+        Args:
+            environ: Environment variables.
+            patience_s: How long an operation waits for others, and tries again after a fault that passes.
 
         Raises:
             InvalidValueError: If the variable is not set or no supported URL.
         """
-        return cls(url_from_environment(environ))
+        return cls(url_from_environment(environ), patience_s=patience_s)
 
     def __repr__(self) -> str:
         """Show where the store is, without its password."""
@@ -164,7 +171,7 @@ class StateStore:
         return self._write(lambda c: trials.suggest(c, self._now(), job_id, run_id, slot))
 
     def report(
-        self, job_id: str, run_id: str, slot: int, outcome: TrialOutcome, profiles: Sequence[Profile] = ()
+        self, job_id: str, run_id: str, slot: int, outcome: TrialOutcome, profiles: Iterable[Profile] = ()
     ) -> TrialRecord:
         """Finish a trial and learn from it; the same report again changes nothing.
 
@@ -183,10 +190,12 @@ class StateStore:
             InvalidValueError: If the cost can't be worked out.
         """
         _check_names(job_id, run_id)
-        return self._write(lambda c: trials.report(c, self._now(), job_id, run_id, slot, outcome, profiles))
+        measured = _checked_report(outcome, profiles)
+        return self._write(lambda c: trials.report(c, self._now(), job_id, run_id, slot, outcome, measured))
 
     def remaining_slots(self, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
         """Return the slots after ``slot`` that a recurrence may still use, none once it has its winner."""
+        _check_names(job_id, run_id)
         return self._read(lambda c: trials.remaining_slots(c, job_id, run_id, slot))
 
     def close_recurrence(self, job_id: str, run_id: str) -> RecurrenceRecord:
@@ -239,7 +248,8 @@ class StateStore:
         Raises:
             UnknownJobError: If there is no such job.
         """
-        self._write(lambda c: managing.set_phase(c, job_id, JobPhase.COMPLETED))
+        _check_names(job_id)
+        self._write(lambda c: managing.complete(c, job_id))
 
     def reopen_job(self, job_id: str) -> None:
         """Go on with a job that was completed or deleted.
@@ -247,7 +257,8 @@ class StateStore:
         Raises:
             UnknownJobError: If there is no such job.
         """
-        self._write(lambda c: managing.set_phase(c, job_id, JobPhase.RUNNING))
+        _check_names(job_id)
+        self._write(lambda c: managing.reopen(c, job_id))
 
     def delete_job(self, job_id: str, *, keep_history: bool = True) -> None:
         """Strike a job out: it is listed no longer, and later runs of it are granted nothing.
@@ -260,10 +271,12 @@ class StateStore:
             UnknownJobError: If there is no such job.
             JobInUseError: If a recurrence of it is open.
         """
+        _check_names(job_id)
         if keep_history:
-            self._write(lambda c: managing.set_phase(c, job_id, JobPhase.DELETED))
+            self._write(lambda c: managing.strike_out(c, self._now(), job_id))
         else:
-            self._write(lambda c: managing.purge(c, job_id))
+            self.job(job_id)
+            self._write(lambda c: managing.purge(c, self._now(), job_id))
 
     def reset_job(self, job_id: str, *, keep_history: bool = True) -> None:
         """Forget what was learnt of a job, so that it explores anew.
@@ -276,10 +289,12 @@ class StateStore:
             UnknownJobError: If there is no such job.
             JobInUseError: If a recurrence of it is open.
         """
-        self._write(lambda c: managing.reset(c, job_id, keep_history=keep_history))
+        _check_names(job_id)
+        self._write(lambda c: managing.reset(c, self._now(), job_id, keep_history=keep_history))
 
     def rebuild(self, job_id: str) -> Learnt:
         """Rebuild what was learnt of a job from its trial rows alone, keep that, and return it."""
+        _check_names(job_id)
         return self._write(lambda c: relearn(c, locked_job(c, job_id)))
 
     def winner(self, job_id: str, run_id: str) -> TrialRecord | None:
@@ -289,6 +304,7 @@ class StateStore:
             UnknownJobError: If there is no such job.
             UnknownRecurrenceError: If the run opened no recurrence of it.
         """
+        _check_names(job_id, run_id)
         return self._read(lambda c: reading.winner(c, job_id, run_id))
 
     def job(self, job_id: str) -> JobRecord:
@@ -297,6 +313,7 @@ class StateStore:
         Raises:
             UnknownJobError: If there is no such job.
         """
+        _check_names(job_id)
         return self._read(lambda c: job_record(find_job(c, job_id)))
 
     def jobs(
@@ -309,7 +326,10 @@ class StateStore:
             user: Only those of this user.
             since: Only those registered, or last opened, at or after this moment (with a time zone).
         """
-        return self._read(lambda c: reading.jobs(c, phase=phase, user=user, since=since))
+        if user is not None:
+            text("user", user, allow_empty=True)
+        chosen, moment = _checked_member("phase", JobPhase, phase), _checked_since(since)
+        return self._read(lambda c: reading.jobs(c, phase=chosen, user=user, since=moment))
 
     def recurrences(
         self, job_id: str, *, state: RecurrenceState | None = None, since: datetime | None = None
@@ -324,7 +344,9 @@ class StateStore:
         Raises:
             UnknownJobError: If there is no such job.
         """
-        return self._read(lambda c: reading.recurrences(c, job_id, state=state, since=since))
+        _check_names(job_id)
+        chosen, moment = _checked_member("state", RecurrenceState, state), _checked_since(since)
+        return self._read(lambda c: reading.recurrences(c, job_id, state=chosen, since=moment))
 
     def recurrence(self, job_id: str, run_id: str) -> RecurrenceRecord:
         """Return the recurrence of a run.
@@ -332,6 +354,7 @@ class StateStore:
         Raises:
             UnknownRecurrenceError: If the run opened none.
         """
+        _check_names(job_id, run_id)
         return self._read(lambda c: reading.recurrence(c, job_id, run_id))
 
     def trials(
@@ -355,17 +378,41 @@ class StateStore:
         Raises:
             UnknownJobError: If there is no such job.
         """
+        _check_names(job_id, *([] if run_id is None else [run_id]))
+        chosen, moment, size = (
+            _checked_member("state", TrialState, state),
+            _checked_since(since),
+            _checked_size(batch_size),
+        )
         return self._read(
-            lambda c: reading.trials(c, job_id, run_id=run_id, state=state, batch_size=batch_size, since=since)
+            lambda c: reading.trials(c, job_id, run_id=run_id, state=chosen, batch_size=size, since=moment)
         )
 
-    def profiles(self, job_id: str, *, batch_size: int | None = None) -> tuple[ProfileRecord, ...]:
-        """Return what a job's trials measured, oldest first; only those at ``batch_size`` (samples) if it is given.
+    def profiles(
+        self, job_id: str, *, batch_size: int | None = None, since: datetime | None = None
+    ) -> tuple[ProfileRecord, ...]:
+        """Return what a job's trials measured, oldest first.
+
+        Args:
+            job_id: The job's name.
+            batch_size: Only at this size, in samples.
+            since: Only of trials handed out at or after this moment (with a time zone).
 
         Raises:
             UnknownJobError: If there is no such job.
         """
-        return self._read(lambda c: reading.profiles(c, job_id, batch_size=batch_size))
+        _check_names(job_id)
+        size, moment = _checked_size(batch_size), _checked_since(since)
+        return self._read(lambda c: reading.profiles(c, job_id, batch_size=size, since=moment))
+
+    def export(self, job_id: str) -> JobExport:
+        """Return everything that is known of a job, as it stands at one moment.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+        """
+        _check_names(job_id)
+        return self._read(lambda c: reading.export(c, job_id))
 
     def drifts(self, job_id: str) -> tuple[DriftRecord, ...]:
         """Return every drift that was signalled of a job, oldest first.
@@ -385,14 +432,17 @@ class StateStore:
 
     def learnt(self, job_id: str) -> Learnt:
         """Return what was learnt of a job."""
+        _check_names(job_id)
         return self._read(lambda c: load_learnt(c, find_job(c, job_id)))
 
     def learnt_from_rows(self, job_id: str) -> Learnt:
         """Return what the trial rows alone teach of a job: the same as :meth:`learnt` gives."""
+        _check_names(job_id)
         return self._read(lambda c: rebuilt(c, find_job(c, job_id)))
 
     def arms(self, job_id: str) -> tuple[ArmPosterior, ...]:
         """Return the belief about every batch size of a job, ascending."""
+        _check_names(job_id)
         return self._read(lambda c: reading.arms(c, job_id))
 
     def _now(self) -> datetime:
@@ -412,6 +462,52 @@ class StateStore:
             self.upgrade()
 
 
-def _check_names(job_id: str, run_id: str) -> None:
+def _checked_report(outcome: TrialOutcome, profiles: Iterable[Profile]) -> tuple[Profile, ...]:
+    if not isinstance(outcome, TrialOutcome):
+        raise InvalidValueError(f"outcome must be a TrialOutcome, not {outcome!r}")
+    measured = tuple(profiles) if isinstance(profiles, Iterable) else (profiles,)
+    if any(not isinstance(profile, Profile) for profile in measured):
+        raise InvalidValueError(f"profiles must be Profile values, not {profiles!r}")
+    return measured
+
+
+def _check_names(job_id: str, *run_ids: str) -> None:
     text("job_id", job_id)
-    text("run_id", run_id)
+    for run_id in run_ids:
+        text("run_id", run_id)
+
+
+def _checked_since(since: datetime | None) -> datetime | None:
+    """Return a moment that both databases can compare with.
+
+    Raises:
+        InvalidValueError: If it is no datetime with a time zone.
+    """
+    if since is None:
+        return None
+    if not isinstance(since, datetime) or since.tzinfo is None:
+        raise InvalidValueError(f"since must be a datetime with a time zone, not {since!r}")
+    try:
+        return since.astimezone(UTC)
+    except OverflowError:
+        raise InvalidValueError(f"since must lie between the years 1 and 9999 in UTC, not {since!r}") from None
+
+
+def _checked_size(batch_size: int | None) -> int | None:
+    return None if batch_size is None else integer("batch_size", batch_size, at_least=1, at_most=MAX_INTEGER)
+
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def _checked_member(name: str, kind: type[E], value: E | str | None) -> E | None:
+    """Return a member of an enumeration, given as such or by its value.
+
+    Raises:
+        InvalidValueError: If there is none.
+    """
+    try:
+        return None if value is None else kind(value)
+    except ValueError:
+        allowed = ", ".join(member.value for member in kind)
+        raise InvalidValueError(f"{name} must be one of {allowed}, not {value!r}") from None

@@ -91,11 +91,14 @@ class JobRow(_Row, table=True):
     prior_precision: float = _float(nullable=False)
     seed: int = Field(sa_column=Column(BigInteger, nullable=False))
     learning_rate_rule: str = Field(max_length=32)
+    power_objective: str = Field(max_length=64)
     generation: int = 0
     data_generation: int = 0
     rated_power_w: float = _float(nullable=False)
     min_recurrence_cost: float | None = _float()
     best_batch_size: int | None = None
+    ended_by_hand: bool = False
+    counted_from: int = 0
     recurrence_count: int = 0
     trial_count: int = 0
     report_count: int = 0
@@ -166,6 +169,8 @@ class TrialRow(_Row, table=True):
     energy_j: float | None = _float()
     time_s: float | None = _float()
     cost: float | None = _float()
+    power_limiter: str = Field(default="", max_length=255)
+    power_limit_found_w: float | None = _float()
     energy_source: str = Field(default="", max_length=255)
     energy_estimated: bool = False
     max_power_w: float | None = _float()
@@ -211,8 +216,11 @@ class ArmRow(_Row, table=True):
     recent_costs: list[float] = _json()
     min_cost: float | None = _float()
     explorations: list[list[Any]] = _json()
+    evidence: dict[str, Any] = _json()
     out_of_memory: bool
     consecutive_failures: int
+    power_limit_w: float | None = _float()
+    power_limit_accelerator: str = Field(default="", max_length=255)
     posterior_mean_cost: float | None = _float()
     posterior_standard_deviation: float | None = _float()
     status: str = _text()

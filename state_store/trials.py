@@ -12,14 +12,16 @@ from sqlalchemy.engine import Connection
 from zeus_kfp.state_store.drifting import note_cost_drift
 from zeus_kfp.state_store.epochs import data_gone
 from zeus_kfp.state_store.generators import generator_at, state_of
-from zeus_kfp.state_store.learning import WITH_COST, cost_of, learn, load_learnt
+from zeus_kfp.state_store.learning import WITH_COST, cost_of, learn, price_again, relearn
 from zeus_kfp.state_store.locking import expire, lease_from, reap_trials
+from zeus_kfp.state_store.power_limits import learn_limit
 from zeus_kfp.state_store.records import RecurrenceState, TrialRecord
-from zeus_kfp.state_store.rows import plan_of, spec_of, trial_record
+from zeus_kfp.state_store.rows import learnt_of, plan_of, spec_of, trial_record
 from zeus_kfp.state_store.statements import (
     Row,
     add,
     add_all,
+    arms_of,
     find_job,
     locked_job,
     put,
@@ -46,6 +48,7 @@ _BEFORE_REPORT: dict[str, Any] = {
     "accelerator": "",
     "accelerator_count": 0,
     "node": "",
+    "power_limiter": "",
     "attempts": 0,
     "model_uri": "",
     "data_missing": False,
@@ -62,14 +65,14 @@ def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slo
         if trial.state == TrialState.ISSUED:
             put(connection, TRIAL, trial, lease_expires_at=lease_from(now, job))
         return TrialPlan.from_json(trial.plan)
-    for earlier in trials:
-        if earlier.state == TrialState.ISSUED and earlier.slot < slot:
-            expire(connection, earlier, now, "the recurrence went on without its report")
-    issued = reap_trials(connection, job, issued, now)
     # Nobody asks for a slot again that the recurrence has passed by: a second trial would run beside the later one.
     passed_by = any(later.slot > slot for later in trials)
     if passed_by or _has_ended(recurrence, trials) or slot > job.max_retries:
         return None
+    for earlier in trials:
+        if earlier.state == TrialState.ISSUED:
+            expire(connection, earlier, now, "the recurrence went on without its report")
+    issued = reap_trials(connection, job, [t for t in issued if t.recurrence_id != recurrence.id], now)
     return _issue(connection, now, job, recurrence, slot, issued)
 
 
@@ -95,7 +98,13 @@ def report(
         _keep_profiles(connection, trial, profiles)
         changes |= _note_in_recurrence(connection, job, recurrence, outcome)
         changes |= learn(connection, job, trials, trial)
+        power_was_unknown = not job.rated_power_w
         put(connection, JOB, job, **changes)
+        if power_was_unknown and job.rated_power_w and trial.report_number > 1:
+            # Earlier costs were worked out without it.
+            price_again(connection, job)
+            relearn(connection, job)
+        learn_limit(connection, job, spec_of(job), profiles)
         note_cost_drift(connection, now, job, trial)
     elif trial.report_digest != digest:
         raise ConflictingReportError(
@@ -127,14 +136,14 @@ def _issue(
     spec = spec_of(job)
     # One from before a change of target will teach nothing, so that nobody need wait for it.
     in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in issued if t.generation == job.generation]
-    generator = generator_at(job.generator_state)
+    arms, generator = arms_of(connection, job), generator_at(job.generator_state)
     try:
-        suggestion = policy_named(spec.policy).suggest(spec, load_learnt(connection, job), in_flight, generator)
+        suggestion = policy_named(spec.policy).suggest(spec, learnt_of(job, arms.values()), in_flight, generator)
     except NoBatchSizeLeftError:
         return None
     number = job.trial_count + 1
     put(connection, JOB, job, trial_count=number, generator_state=state_of(generator))
-    plan = plan_of(job, spec, recurrence, slot, number, suggestion)
+    plan = plan_of(job, spec, recurrence, arms.get(suggestion.batch_size), slot, number, suggestion)
     values = asdict(suggestion) | {
         "job_id": job.job_id,
         "recurrence_id": recurrence.id,
@@ -156,6 +165,8 @@ def _finish(
     connection: Connection, now: datetime, job: Row, trial: Row, outcome: TrialOutcome, digest: str
 ) -> dict[str, Any]:
     """Complete a trial's row, and return what changes in its job's."""
+    # A straggler from before a reset says nothing of the GPUs that are used now.
+    is_current = trial.generation == job.generation
     rated_power_w = job.rated_power_w or outcome.max_power_w
     report_number = job.report_count + 1
     changes = {name: getattr(outcome, name) for name in _REPORTED} | {
@@ -173,10 +184,13 @@ def _finish(
             )
         changes["cost"] = cost_of(spec_of(job), rated_power_w, outcome.energy_j, outcome.time_s)
     put(connection, TRIAL, trial, **changes)
-    return {"report_count": report_number, "rated_power_w": rated_power_w}
+    return {"report_count": report_number, "rated_power_w": rated_power_w if is_current else job.rated_power_w}
 
 
 def _keep_profiles(connection: Connection, trial: Row, profiles: Sequence[Profile]) -> None:
+    foreign = sorted({profile.batch_size for profile in profiles} - {trial.batch_size})
+    if foreign:
+        raise InvalidValueError(f"a trial at batch size {trial.batch_size} has no profiles of {foreign}")
     keys = [(profile.phase.value, profile.power_limit_w) for profile in profiles]
     if len(set(keys)) < len(keys):
         raise InvalidValueError(f"a trial has one profile a phase and power limit (W), not {keys}")
@@ -200,5 +214,6 @@ def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outco
 
 
 def _digest(outcome: TrialOutcome, profiles: Sequence[Profile]) -> str:
-    payload = json.dumps([asdict(outcome), [asdict(p) for p in profiles]], sort_keys=True)
+    measured = sorted(json.dumps(asdict(profile), sort_keys=True) for profile in profiles)
+    payload = json.dumps([asdict(outcome), measured], sort_keys=True)
     return hashlib.sha256(payload.encode()).hexdigest()

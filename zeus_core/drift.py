@@ -1,60 +1,86 @@
-"""Whether a batch size's latest costs still fit what was believed of it before.
+"""Counts a trial in, and forgets what earlier trials said of epochs once the data has changed too much.
 
-Each of the RECENT latest costs lies on the same side of the earlier ones' mean m, further from it than
+A trial contradicts the n before it at its batch size if
 
-    LIMIT * max(s, LEAST_RELATIVE_DEVIATION * m)
+    |ln epochs - mean| > 3 sqrt(noise (1 + 1/n)),    n >= 3
 
-with s the earlier ones' sample standard deviation. That all of them must do so keeps a single outlier from being taken
-for drift; the floor does so where costs hardly vary. The test needs no prior, so that it means the same
-under every batch-size policy. In normal noise it errs at most twice in a thousand reports (five earlier costs).
+with the noise pooled over all sizes; a trial that was given up does if even its lower bound lies so far above the
+mean. One such trial may be chance: it is held back, so that it does not hide the next. Of two in a row at one size
+the data is to blame: then the epochs of every size are forgotten, while the cost of an epoch is kept.
 """
 
-import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-RECENT = 3
-"""Latest costs that must all be off."""
+from zeus_kfp.zeus_core.evidence import Evidence, noise_variance
 
-LEAST_EARLIER = 5
-"""Costs before those without which nothing is believed."""
-
-LIMIT = 3.0
-"""Deviations from the earlier mean beyond which a cost is off."""
-
-LEAST_RELATIVE_DEVIATION = 0.02
-"""Share of the earlier mean that a deviation is taken to be at least."""
+SURPRISE = 3.0
+"""Standard deviations beyond which a trial contradicts those before it."""
+PATIENCE = 2
+"""How many such trials in a row are taken for a change."""
+LEAST_TRIALS = 3
+"""Trials at a size before one can contradict them."""
 
 
 @dataclass(frozen=True, slots=True)
-class CostDrift:
-    """How a batch size's latest costs differ from its earlier ones.
+class Result:
+    """A trial with a cost, as far as it is evidence.
 
     Attributes:
-        earlier_mean: Mean of the earlier costs in J.
-        recent_mean: Mean of the latest costs in J.
+        batch_size: Samples.
+        reached: Whether it reached the target.
+        cost: What it cost in J, above 0.
+        num_epochs: Epochs that it trained; None if not known.
+        epoch_cost: Cost in J of an epoch once the power limit has settled; None if not known.
     """
 
-    earlier_mean: float
-    recent_mean: float
+    batch_size: int
+    reached: bool
+    cost: float
+    num_epochs: float | None = None
+    epoch_cost: float | None = None
 
-    @property
-    def ratio(self) -> float:
-        """Latest mean cost as a multiple of the earlier one."""
-        return self.recent_mean / self.earlier_mean
+    def added_to(self, evidence: Evidence) -> Evidence:
+        """Return the evidence of its size with it counted in."""
+        return evidence.with_trial(self.reached, self.cost, self.num_epochs, self.epoch_cost)
+
+    def held_back_from(self, evidence: Evidence) -> Evidence:
+        """Return the evidence of its size with it held back; what it says of the epoch cost counts at once."""
+        epoch_cost = self.added_to(Evidence()).epoch_cost or evidence.epoch_cost
+        return replace(evidence, epoch_cost=epoch_cost, held=(self.cost, self.num_epochs))
 
 
-def cost_drift(costs: Sequence[float]) -> CostDrift | None:
-    """Return how the latest costs differ from the earlier ones, None while they fit.
+def with_result(evidences: Mapping[int, Evidence], result: Result) -> dict[int, Evidence]:
+    """Return the evidence of every batch size once a trial is counted in.
 
     Args:
-        costs: Costs in J of the trials at one batch size, oldest first, finite and above 0.
+        evidences: By batch size; that of the trial must be among them.
+        result: The trial.
+
+    Raises:
+        InvalidValueError: If its epochs or epoch cost is out of its range.
     """
-    earlier, recent = costs[:-RECENT], costs[-RECENT:]
-    if len(earlier) < LEAST_EARLIER:
-        return None
-    mean = statistics.fmean(earlier)
-    margin = LIMIT * max(statistics.stdev(earlier), LEAST_RELATIVE_DEVIATION * mean)
-    if min(recent) > mean + margin or max(recent) < mean - margin:
-        return CostDrift(mean, statistics.fmean(recent))
-    return None
+    size, after = result.batch_size, dict(evidences)
+    surprises = evidences[size].surprises + 1 if contradicts(evidences, result) else 0
+    if surprises >= PATIENCE:
+        after = {other: evidence.on_other_data() for other, evidence in after.items()}
+        surprises = 0
+    before = replace(after[size], surprises=surprises)
+    is_held = surprises and result.reached and before.held is None
+    after[size] = result.held_back_from(before) if is_held else result.added_to(before.released())
+    return after
+
+
+def contradicts(evidences: Mapping[int, Evidence], result: Result) -> bool:
+    """Return whether a trial can't well be one more of those that its batch size had before."""
+    own = evidences[result.batch_size]
+    by_epochs = bool(result.num_epochs) and own.log_epochs.count >= own.log_cost.count
+    seen = own.log_epochs if by_epochs else own.log_cost
+    if seen.count < LEAST_TRIALS:
+        return False
+    every = evidences.values()
+    noise = noise_variance(one.log_epochs if by_epochs else one.log_cost for one in every)
+    value = math.log(result.num_epochs if by_epochs and result.num_epochs else result.cost)
+    deviation = (value - seen.mean) / math.sqrt(noise * (1 + 1 / seen.count))
+    return abs(deviation) > SURPRISE if result.reached else deviation > SURPRISE

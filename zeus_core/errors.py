@@ -49,6 +49,10 @@ class DivergedError(ZeusError):
     """Training reported a metric that is not a number: it diverged at this batch size."""
 
 
+class MixedGpusError(ZeusError):
+    """The GPUs of one trial are of different models, whose power limits and speeds can't be compared."""
+
+
 class StoreError(ZeusError):
     """Base of the store's errors."""
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.power.selectors import checked_objective
 from zeus_kfp.zeus_core.validation import MAX_INTEGER, MAX_POWER_W, integer, integral, number, text
 
 MAX_BATCH_SIZES = 256
@@ -62,6 +63,8 @@ class JobSpec:
         prior_precision: Precision of that prior; 0 is a flat one.
         seed: Seed of the policy's random generator.
         learning_rate_rule: How the learning rate follows the batch size.
+        power_objective: What the best power limit is: "cost", "energy", "time", or "slowdown:1.1" for the lowest at
+            which training is at most 1.1 times as slow.
         user: Whom the job belongs to, for filters and reports.
 
     Raises:
@@ -92,6 +95,7 @@ class JobSpec:
     prior_precision: float = 0.0
     seed: int = 123456
     learning_rate_rule: LearningRateRule = LearningRateRule.NONE
+    power_objective: str = "cost"
     user: str = ""
 
     def __post_init__(self) -> None:
@@ -100,6 +104,7 @@ class JobSpec:
         put(self, "job_id", text("job_id", self.job_id))
         put(self, "user", text("user", self.user, allow_empty=True))
         put(self, "policy", text("policy", self.policy, at_most=64))
+        put(self, "power_objective", checked_objective(text("power_objective", self.power_objective, at_most=64)))
         put(self, "batch_sizes", _checked_batch_sizes(self.batch_sizes))
         put(self, "default_batch_size", integer("default_batch_size", self.default_batch_size, at_least=1))
         if self.default_batch_size not in self.batch_sizes:

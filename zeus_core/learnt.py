@@ -13,8 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from zeus_kfp.zeus_core.drift import Result, with_result
 from zeus_kfp.zeus_core.errors import InvalidValueError, NoBatchSizeLeftError
+from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.observation import Observation
 from zeus_kfp.zeus_core.pruning import Exploration, Walk, replay
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 from zeus_kfp.zeus_core.validation import number
@@ -25,6 +28,7 @@ __all__ = [
     "Learnt",
     "Observation",
     "fitting_sizes",
+    "forget_costs",
     "memory_limit",
     "observe",
     "rebuild",
@@ -36,26 +40,6 @@ MAX_CONSECUTIVE_FAILURES = 3
 
 MAX_COST = 1e100
 """Costs in J up to here can be squared and summed without overflow; no training costs more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """A finished trial, as far as a policy learns from it.
-
-    Attributes:
-        batch_size: Samples.
-        purpose: Why the size was handed out.
-        state: How the trial ended.
-        cost: Cost in J; None where the trial has none (oom, failed, expired).
-        recurrence_cost: Cost in J of the recurrence up to and with this trial: what its trials with a cost
-            sum up to. None where the trial has no cost.
-    """
-
-    batch_size: int
-    purpose: Purpose
-    state: TrialState
-    cost: float | None = None
-    recurrence_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +59,7 @@ class ArmSummary:
         out_of_memory: Whether a trial at this size ran out of memory.
         consecutive_failures: Trials that failed by themselves since the last that ended otherwise, or since
             the policy started over.
+        evidence: What they say of its epochs and of their cost.
     """
 
     batch_size: int
@@ -87,6 +72,7 @@ class ArmSummary:
     explorations: tuple[Exploration, ...] = ()
     out_of_memory: bool = False
     consecutive_failures: int = 0
+    evidence: Evidence = Evidence()
 
     @property
     def keeps_failing(self) -> bool:
@@ -155,6 +141,12 @@ def rebuild(job: JobSpec, observations: Iterable[Observation]) -> Learnt:
     return learnt
 
 
+def forget_costs(learnt: Learnt) -> Learnt:
+    """Return what stays true on another accelerator: the epochs that each batch size takes, and no cost."""
+    arms = (ArmSummary(arm.batch_size, evidence=arm.evidence.on_another_accelerator()) for arm in learnt.arms.values())
+    return Learnt({arm.batch_size: arm for arm in arms})
+
+
 def fitting_sizes(job: JobSpec, learnt: Learnt) -> tuple[int, ...]:
     """Return the job's batch sizes below the smallest that ran out of memory, ascending; maybe none."""
     limit = memory_limit(learnt)
@@ -198,10 +190,18 @@ def _with_cost(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt
         # Where all sizes kept failing, the script was broken rather than the sizes; now it is mended.
         learnt = _with_every_arm(learnt, consecutive_failures=0)
     arm = _with_result(job, learnt.arm(observation.batch_size), cost, reached, explored)
-    learnt = _with_arm(learnt, arm)
+    learnt = _with_evidence(_with_arm(learnt, arm), observation, cost)
     if reached:
         return _with_cheapest(learnt, observation)
     return _settled(job, learnt) if explored else learnt
+
+
+def _with_evidence(learnt: Learnt, observation: Observation, cost: float) -> Learnt:
+    """Count in what the trial says of epochs and of their cost."""
+    reached = observation.state is TrialState.REACHED
+    result = Result(observation.batch_size, reached, cost, observation.num_epochs, observation.epoch_cost)
+    evidences = with_result({size: arm.evidence for size, arm in learnt.arms.items()}, result)
+    return replace(learnt, arms={size: replace(arm, evidence=evidences[size]) for size, arm in learnt.arms.items()})
 
 
 def _with_result(job: JobSpec, arm: ArmSummary, cost: float, reached: bool, explored: bool) -> ArmSummary:
@@ -210,8 +210,8 @@ def _with_result(job: JobSpec, arm: ArmSummary, cost: float, reached: bool, expl
     mean_cost = arm.mean_cost + deviation / count
     # A size has one result a round: more are of a trial that came late, and would only pile up.
     explored = explored and len(arm.explorations) < job.num_pruning_rounds
-    return ArmSummary(
-        batch_size=arm.batch_size,
+    return replace(
+        arm,
         count=count,
         reached_count=arm.reached_count + reached,
         mean_cost=mean_cost,
@@ -219,7 +219,6 @@ def _with_result(job: JobSpec, arm: ArmSummary, cost: float, reached: bool, expl
         recent_costs=(*arm.recent_costs, cost)[-job.window_size :] if job.window_size else (),
         min_cost=min(cost, math.inf if arm.min_cost is None else arm.min_cost) if reached else arm.min_cost,
         explorations=(*arm.explorations, Exploration(cost, reached)) if explored else arm.explorations,
-        out_of_memory=arm.out_of_memory,
         consecutive_failures=0,
     )
 

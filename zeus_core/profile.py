@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, number, text
+from zeus_kfp.zeus_core.validation import MAX_INTEGER, MAX_POWER_W, integer, number, text, truth
 
 
 class Phase(StrEnum):
@@ -43,14 +43,19 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        integer("batch_size", self.batch_size, at_least=1, at_most=MAX_INTEGER)
-        object.__setattr__(self, "phase", Phase(self.phase))
+        put = object.__setattr__
+        put(self, "batch_size", integer("batch_size", self.batch_size, at_least=1, at_most=MAX_INTEGER))
+        if self.phase not in [phase.value for phase in Phase]:
+            raise InvalidValueError(f"phase must be train or eval, not {self.phase!r}")
+        put(self, "phase", Phase(self.phase))
         if self.power_limit_w is not None:
-            number("power_limit_w", self.power_limit_w, above=0)
-        number("average_power_w", self.average_power_w, at_least=0)
-        number("throughput_samples_per_s", self.throughput_samples_per_s, at_least=0)
+            put(self, "power_limit_w", number("power_limit_w", self.power_limit_w, above=0, at_most=MAX_POWER_W))
+        for name in ("average_power_w", "throughput_samples_per_s"):
+            put(self, name, number(name, getattr(self, name), at_least=0))
         text("accelerator", self.accelerator, allow_empty=True)
-        integer("accelerator_count", self.accelerator_count, at_least=0, at_most=MAX_INTEGER)
+        count = integer("accelerator_count", self.accelerator_count, at_least=0, at_most=MAX_INTEGER)
+        put(self, "accelerator_count", count)
+        put(self, "energy_estimated", truth("energy_estimated", self.energy_estimated))
 
 
 def write_profiles(path: str | Path, profiles: Iterable[Profile]) -> None:

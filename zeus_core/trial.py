@@ -8,7 +8,16 @@ from enum import StrEnum
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.validation import MAX_ENERGY_J, MAX_INTEGER, MAX_POWER_W, MAX_TIME_S, integer, number, text
+from zeus_kfp.zeus_core.validation import (
+    MAX_ENERGY_J,
+    MAX_INTEGER,
+    MAX_POWER_W,
+    MAX_TIME_S,
+    integer,
+    number,
+    text,
+    truth,
+)
 
 MAX_OUTCOME_CHARACTERS = 8_000
 """KFP limits a parameter to 10,000 characters; an outcome stays below with room for escapes."""
@@ -76,6 +85,9 @@ class TrialPlan:
         cost_threshold: Cost in J at which to stop early; None for never.
         max_trial_time_s: Seconds after which the supervisor ends the trial.
         power_limit_w: Best known power limit per GPU in W; None if not profiled.
+        power_limit_accelerator: Model of the GPU that it was profiled on; "" where that doesn't matter. On another
+            model it is profiled anew.
+        power_objective: What the best power limit is: "cost", "energy", "time" or "slowdown:1.1".
     """
 
     job_id: str
@@ -94,6 +106,8 @@ class TrialPlan:
     cost_threshold: float | None
     max_trial_time_s: float
     power_limit_w: float | None = None
+    power_limit_accelerator: str = ""
+    power_objective: str = "cost"
 
     def to_json(self) -> str:
         """Return the plan as a JSON object."""
@@ -130,7 +144,10 @@ class TrialOutcome:
         max_power_w: Rated power in W over all GPUs used; 0 if unknown.
         accelerator: Model of the GPU, or of the CPU where there is none.
         accelerator_count: How many of them.
-        node: Host that it ran on.
+        node: Machine that it ran on.
+        power_limiter: How power limits were set: "nvml", "zeusd" or "observe only"; "" without any GPU.
+        power_limit_found_w: Limit in W of each GPU before training; None if unknown or different.
+        power_limit_w: Limit in W that was chosen, after profiling or by earlier trials; None if none was.
         attempts: How often the trial's pod was started.
         model_uri: Where the model lies; "" if none was saved.
         exit_code: The user's process's exit code, negative for a signal; None if it never started.
@@ -150,6 +167,9 @@ class TrialOutcome:
     accelerator: str = ""
     accelerator_count: int = 0
     node: str = ""
+    power_limiter: str = ""
+    power_limit_found_w: float | None = None
+    power_limit_w: float | None = None
     attempts: int = 1
     model_uri: str = ""
     exit_code: int | None = None
@@ -166,13 +186,16 @@ class TrialOutcome:
         put(self, "state", _reported_state(self.state))
         for name, limit in (("reason", 1000), ("error", 4000), ("model_uri", 2000)):
             put(self, name, text(name, getattr(self, name), at_most=limit, allow_empty=True))
-        for name in ("energy_source", "accelerator", "node"):
+        for name in ("energy_source", "accelerator", "node", "power_limiter"):
             put(self, name, text(name, getattr(self, name), allow_empty=True))
-        integer("epochs", self.epochs, at_least=0, at_most=MAX_INTEGER)
-        integer("attempts", self.attempts, at_least=1, at_most=MAX_INTEGER)
-        integer("accelerator_count", self.accelerator_count, at_least=0, at_most=MAX_INTEGER)
-        if self.exit_code is not None:
-            integer("exit_code", self.exit_code, at_least=-MAX_INTEGER, at_most=MAX_INTEGER)
+        for name, lowest in (("epochs", 0), ("attempts", 1), ("accelerator_count", 0), ("exit_code", -MAX_INTEGER)):
+            if name != "exit_code" or self.exit_code is not None:
+                put(self, name, integer(name, getattr(self, name), at_least=lowest, at_most=MAX_INTEGER))
+        for name in ("energy_estimated", "data_missing"):
+            put(self, name, truth(name, getattr(self, name)))
+        for name in ("power_limit_found_w", "power_limit_w"):
+            if getattr(self, name) is not None:
+                put(self, name, number(name, getattr(self, name), at_least=0, at_most=MAX_POWER_W))
         if self.metric is not None:
             put(self, "metric", number("metric", self.metric))
         put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0, at_most=MAX_POWER_W))

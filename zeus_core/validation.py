@@ -69,6 +69,17 @@ def number(
     return result
 
 
+def truth(name: str, value: Any) -> bool:
+    """Return ``value`` if it is true or false.
+
+    Raises:
+        InvalidValueError: If it is anything else.
+    """
+    if not isinstance(value, bool):
+        raise InvalidValueError(f"{name} must be true or false, not {value!r} ({type(value).__name__})")
+    return value
+
+
 def text(name: str, value: Any, *, at_most: int = 255, allow_empty: bool = False) -> str:
     """Return ``value`` if it is a string that every supported database stores verbatim.
 

@@ -35,6 +35,7 @@ def open_recurrence(
     prior_precision: float = 0.0,
     seed: int = 123456,
     learning_rate_rule: str = "none",
+    power_objective: str = "cost",
     user: str = "",
     data_version: str = "",
     on_knob_change: str = "refuse",
@@ -67,6 +68,7 @@ def open_recurrence(
         prior_precision: Precision of that prior; 0 is a flat one.
         seed: Seed of the policy's random generator.
         learning_rate_rule: none, linear or square_root.
+        power_objective: What the best power limit is: cost, energy, time, or slowdown:1.1 (at most 1.1 times as slow).
         user: Whom the job belongs to.
         data_version: Version of the raw data; a new one counts as drift and preprocesses again. Empty: as before.
         on_knob_change: refuse or accept knobs that differ from the registered ones.
@@ -105,6 +107,7 @@ def open_recurrence(
         prior_precision=prior_precision,
         seed=seed,
         learning_rate_rule=learning_rate_rule,
+        power_objective=power_objective,
         user=user,
     )
     with StateStore.from_environment() as store:

@@ -1,13 +1,18 @@
 """Put together what a trial reports."""
 
 import dataclasses
+import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 from zeus_kfp.components.train_with_profiling.judging import Evidence, Verdict
 from zeus_kfp.components.train_with_profiling.measuring import Measured
 from zeus_kfp.zeus_core.training.instrument import Spent
 from zeus_kfp.zeus_core.trial import MAX_OUTCOME_CHARACTERS, TrialOutcome, TrialState
+
+NODE_VARIABLE = "ZEUS_KFP_NODE"
+"""Environment variable that holds the name of the pod's node; the pipeline sets it."""
 
 _MOST_ERROR_CHARACTERS = 4000
 _MOST_REASON_CHARACTERS = 1000
@@ -26,7 +31,7 @@ def outcome_of(
         attempts: How many attempts there were, this one included.
         model_uri: Where the model lies; "" if none was saved.
     """
-    energy_j = measured.energy_j
+    energy_j, told = measured.energy_j, evidence.summary
     reason = verdict.reason
     if verdict.state is TrialState.REACHED and not model_uri:
         reason += "; no model was saved: use trial.save_model(model), or write to trial.model_path"
@@ -42,7 +47,10 @@ def outcome_of(
         max_power_w=measured.max_power_w,
         accelerator=printable(measured.accelerator),
         accelerator_count=measured.accelerator_count,
-        node=socket.gethostname(),
+        node=node_name(),
+        power_limiter="" if told is None else told.power_limiter,
+        power_limit_found_w=None if told is None else told.power_limit_found_w,
+        power_limit_w=None if told is None else told.power_limit_w,
         attempts=attempts,
         model_uri=model_uri,
         exit_code=evidence.exit_code,
@@ -59,9 +67,14 @@ def data_missing(data_path: str) -> TrialOutcome:
             f"the preprocessed data set is gone from storage ({data_path[-300:]} is not there): training was not "
             "started; the next recurrence preprocesses it again"
         ),
-        node=socket.gethostname(),
+        node=node_name(),
         data_missing=True,
     )
+
+
+def node_name(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the machine's name: a pod's own name is not that of its node."""
+    return printable(environ.get(NODE_VARIABLE, "") or socket.gethostname())[:255]
 
 
 def has_model(model_path: str) -> bool:

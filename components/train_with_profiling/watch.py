@@ -8,6 +8,7 @@ from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
 from zeus_kfp.components.train_with_profiling.ledger import Ledger
 from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.components.train_with_profiling.termination import Terminated, terminated_by_signal
+from zeus_kfp.zeus_core.power import repair_limits
 from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent
 from zeus_kfp.zeus_core.training.progress import epoch_line
@@ -93,6 +94,8 @@ class Watch:
                 raise
             finally:
                 child.close()
+                # It has put back the power limits that it changed, unless it was killed.
+                repair_limits(environ)
         self._report(self._follower.read_new(final=True))
         seen = self._start.until(self._instrument.read())
         assert child.exit_code is not None

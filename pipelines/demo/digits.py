@@ -5,6 +5,7 @@ It stands for what a user brings: a function that preprocesses and one that trai
 
 from typing import Any
 
+from zeus_kfp.pipelines.demo.fake_gpu import step_on_gpu
 from zeus_kfp.zeus_core.training import Trial
 
 
@@ -44,6 +45,7 @@ def train(trial: Trial) -> None:
     model = _network()
     learning_rate = float(trial.arguments.get("learning_rate", 0.02)) * trial.learning_rate_factor
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
+    on_gpu = step_on_gpu()
     for _ in trial.epochs():
         model.train()
         for images, labels in trial.train(loader):
@@ -51,6 +53,7 @@ def train(trial: Trial) -> None:
             loss: Any = f.cross_entropy(model(images), labels)
             loss.backward()
             optimizer.step()
+            on_gpu(len(images))
         model.eval()
         correct = 0
         with torch.no_grad():

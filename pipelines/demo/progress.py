@@ -7,7 +7,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TextIO
 
-_OURS = re.compile(r"^\s*((?:epoch|trial|recurrence) \d+\b(?! \(try).*)$")
+_OURS = re.compile(r"^\s*((?:(?:epoch|trial|recurrence) \d+\b(?! \(try)|profiling \d+ power limits|power limit \d).*)$")
 
 
 class LogTap(io.StringIO):

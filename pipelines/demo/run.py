@@ -8,12 +8,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from zeus_kfp.components.close_recurrence.html import render_html
 from zeus_kfp.components.close_recurrence.report_data import ReportData
+from zeus_kfp.pipelines.demo.fake_gpu import fake_gpu
 from zeus_kfp.pipelines.demo.progress import tapped_output
 from zeus_kfp.pipelines.local import run_locally
 from zeus_kfp.pipelines.recurring_training import recurring_training
 from zeus_kfp.pipelines.tables import recurrence_table
 from zeus_kfp.state_store import StateStore
-from zeus_kfp.zeus_core.errors import UnknownJobError
+from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownJobError
 
 JOB_ID = "digits"
 JOB: dict[str, Any] = {
@@ -28,48 +29,59 @@ JOB: dict[str, Any] = {
 }
 
 
-def run_demo(folder: Path, recurrences: int, console: Console) -> int:
+def run_demo(folder: Path, recurrences: int, console: Console, device: str = "cpu") -> int:
     """Retrain the digits model ``recurrences`` times, then show the table and write the report.
 
     Args:
         folder: Where the store, artifacts, logs and the report go; a store that is there is gone on from.
         recurrences: How often to retrain.
         console: Where people look.
+        device: "cpu", or "fake-gpu" for a simulated GPU whose power limits are profiled and set.
 
     Returns:
         How many recurrences ended without reaching the target.
     """
-    folder = folder.resolve()
+    if device == "fake-gpu":
+        with fake_gpu(folder.resolve() / "gpu"):
+            return _run(f"{JOB_ID}-{device}", folder.resolve(), recurrences, console)
+    if device != "cpu":
+        raise InvalidValueError(f"the demonstration's device must be cpu or fake-gpu, not {device!r}")
+    return _run(JOB_ID, folder.resolve(), recurrences, console)
+
+
+def _run(job_id: str, folder: Path, recurrences: int, console: Console) -> int:
     store_url = f"sqlite:///{folder / 'store.db'}"
     folder.mkdir(parents=True, exist_ok=True)
     pipeline = recurring_training(
         train="zeus_kfp.pipelines.demo.digits:train",
         preprocess="zeus_kfp.pipelines.demo.digits:preprocess",
         name="digits",
-        **JOB,
+        **JOB | {"job_id": job_id},
     )
-    earlier = _recurrences_so_far(store_url)
+    earlier = _recurrences_so_far(store_url, job_id)
     console.print(f"Retraining a digit classifier {recurrences} times; the store knows {earlier} recurrences so far.")
     failed = 0
     with _progress(console) as progress:
         task = progress.add_task("starting", total=recurrences)
         for number in range(earlier + 1, earlier + recurrences + 1):
-            failed += not _recur(pipeline, number, folder, store_url, progress, task)
+            failed += not _recur(pipeline, job_id, number, folder, store_url, progress, task)
             progress.advance(task)
         progress.update(task, description="done")
-    _show(store_url, folder / "report.html", console)
+    _show(store_url, job_id, folder / "report.html", console)
     return failed
 
 
-def _recurrences_so_far(store_url: str) -> int:
+def _recurrences_so_far(store_url: str, job_id: str) -> int:
     with StateStore(store_url) as store:
         try:
-            return store.job(JOB_ID).recurrence_count
+            return store.job(job_id).recurrence_count
         except UnknownJobError:
             return 0
 
 
-def _recur(pipeline: object, number: int, folder: Path, store_url: str, progress: Progress, task: TaskID) -> bool:
+def _recur(
+    pipeline: object, job_id: str, number: int, folder: Path, store_url: str, progress: Progress, task: TaskID
+) -> bool:
     log = folder / "logs" / f"recurrence-{number:03}.log"
 
     def on_line(line: str) -> None:
@@ -84,7 +96,7 @@ def _recur(pipeline: object, number: int, folder: Path, store_url: str, progress
         except RuntimeError as error:
             on_line(f"recurrence {number} failed: {error}; its log is {log}")
             return False
-    if _recurrences_so_far(store_url) < number:
+    if _recurrences_so_far(store_url, job_id) < number:
         on_line(f"recurrence {number} was not granted; {log} says why")
         return False
     return True
@@ -102,9 +114,9 @@ def _progress(console: Console) -> Progress:
     )
 
 
-def _show(store_url: str, report: Path, console: Console) -> None:
+def _show(store_url: str, job_id: str, report: Path, console: Console) -> None:
     with StateStore(store_url) as store:
-        data = ReportData.from_store(store, JOB_ID)
+        data = ReportData.from_store(store, job_id)
     report.write_text(render_html(data), encoding="utf-8")
     console.print(recurrence_table(data))
     console.print(f"Report: {report}", soft_wrap=True)

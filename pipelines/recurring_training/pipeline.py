@@ -46,6 +46,8 @@ STORE_VARIABLE = "ZEUS_KFP_STORE_URL"
 STORE_LABEL = "zeus-kfp/store"
 """Label of the pods that keep the books, by which a network policy lets them reach the database."""
 
+NODE_VARIABLE = "ZEUS_KFP_NODE"
+
 Configure = Callable[[dsl.PipelineTask], object]
 
 
@@ -173,6 +175,8 @@ class _Shape:
             memory_limit=p["train_memory_limit"],
         )
         trained.set_container_image(p["training_image"])
+        # A limit that a killed pod left behind is the node's, not the pod's.
+        kubernetes.use_field_path_as_env(trained, env_name=NODE_VARIABLE, field_path="spec.nodeName")
         trained.set_cpu_limit(p["train_cpu_limit"]).set_memory_limit(p["train_memory_limit"])
         if self._configure_train:
             self._configure_train(trained)

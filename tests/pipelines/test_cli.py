@@ -225,3 +225,27 @@ def test_what_may_be_pruned_is_listed_and_nothing_is_deleted(store):
     ]
     assert "s3://a" in run("jobs", "prunable", "job", "--format", "csv")
     assert [t.model_uri for t in store.trials("job")] == ["s3://a", "s3://b"]
+
+
+def test_filters_hold_beside_a_job(two_jobs):
+    assert listed("recurrences", "list", "--job", "job", "--user", "ann") == []
+    assert listed("trials", "list", "--job", "job", "--phase", "deleted") == []
+    assert len(listed("trials", "list", "--job", "job", "--phase", "running")) == 2
+
+
+def test_every_list_takes_since(two_jobs):
+    for name in ("jobs", "recurrences", "trials", "profiles", "arms"):
+        assert listed(name, "list", "--since", "1h") != [] and listed(name, "list", "--since", "2999-01-01") == []
+
+
+@pytest.mark.parametrize("name", ["[/red]", "[bold]digits", ":smile:", "a\tb", "训练"])
+def test_a_name_is_shown_as_it_is(store, monkeypatch, name):
+    store.open_recurrence(dataclasses.replace(SPEC, job_id=name), "run")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert name.split("\t")[0] in run("jobs", "list")
+    assert next(csv.DictReader(run("jobs", "list", "--format", "csv").splitlines()))["job_id"] == name
+
+
+def test_an_export_that_cannot_be_written_is_an_error_of_ours(two_jobs, tmp_path):
+    result = CliRunner().invoke(app, ["jobs", "export", "job", "--output", str(tmp_path)])
+    assert isinstance(result.exception, InvalidValueError) and "can't be written" in str(result.exception)

@@ -57,13 +57,22 @@ def test_every_task_that_keeps_books_takes_the_run_id(tmp_path):
 def test_only_tasks_that_keep_books_get_the_store_secret(tmp_path):
     _, platform, _ = compiled(tmp_path, store_secret="my-store")
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    holders = {name.removeprefix("exec-").rstrip("-0123456789") for name in executors}
+    with_secret = {name: config for name, config in executors.items() if "secretAsEnv" in config}
+    holders = {name.removeprefix("exec-").rstrip("-0123456789") for name in with_secret}
     assert holders == STORE_TASKS
-    for config in executors.values():
+    for config in with_secret.values():
         (secret,) = config["secretAsEnv"]
         assert secret["keyToEnv"] == [{"envVar": "ZEUS_KFP_STORE_URL", "secretKey": "url"}]
         assert "my-store" in str(secret)
         assert config["podMetadata"]["labels"] == {STORE_LABEL: "true"}
+
+
+def test_training_tasks_know_their_node(tmp_path):
+    _, platform, _ = compiled(tmp_path)
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    knowing = {name: config["fieldPathAsEnv"] for name, config in executors.items() if "fieldPathAsEnv" in config}
+    assert {name.rstrip("-0123456789") for name in knowing} == {"exec-train-with-profiling"} and len(knowing) == 2
+    assert all(path == [{"name": "ZEUS_KFP_NODE", "fieldPath": "spec.nodeName"}] for path in knowing.values())
 
 
 def test_loop_items_are_integers_and_one_at_a_time(tmp_path):

@@ -6,7 +6,7 @@ import uuid
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from tests.state_store.driving import NOT_REACHED
 from zeus_kfp.state_store import StateStore
@@ -16,6 +16,7 @@ from zeus_kfp.zeus_core.errors import (
     ConflictingReportError,
     InvalidValueError,
     JobChangedError,
+    JobInUseError,
     NoBatchSizeLeftError,
     UnknownJobError,
     UnknownRecurrenceError,
@@ -27,6 +28,7 @@ SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9, max_retries=3, max_con
 REFUSALS = (
     ConflictingReportError,
     JobChangedError,
+    JobInUseError,
     NoBatchSizeLeftError,
     UnknownJobError,
     UnknownRecurrenceError,
@@ -64,6 +66,7 @@ class Histories(RuleBasedStateMachine):
 
     url = ""
     clock = None
+    finished = 0
 
     def __init__(self):
         super().__init__()
@@ -80,6 +83,54 @@ class Histories(RuleBasedStateMachine):
         except REFUSALS:
             return None
 
+    @initialize()
+    def begin(self):
+        self.store.open_recurrence(self.spec, "a")
+        self.store.open_recurrence(self.spec, "b")
+
+    @rule(data=st.data())
+    def go_on(self, data):
+        open_ones = self.recurrences(RecurrenceState.OPEN)
+        if open_ones:
+            recurrence = data.draw(st.sampled_from(open_ones))
+            self.suggest(recurrence.run_id, recurrence.trial_count + 1)
+        else:
+            self.attempt(lambda: self.store.open_recurrence(self.spec, uuid.uuid4().hex, on_knob_change="accept"))
+
+    @rule(data=st.data(), outcome=OUTCOMES)
+    def run_a_trial(self, data, outcome):
+        self.go_on(data)
+        self.finish(data, outcome)
+
+    @rule(data=st.data(), outcomes=st.lists(OUTCOMES, min_size=2, max_size=3))
+    def run_a_recurrence(self, data, outcomes):
+        for outcome in outcomes:
+            self.run_a_trial(data, outcome)
+
+    @rule(data=st.data(), outcome=OUTCOMES)
+    def finish(self, data, outcome):
+        issued = self.attempt(lambda: self.store.trials(self.job_id, state=TrialState.ISSUED))
+        if issued:
+            trial = data.draw(st.sampled_from(issued))
+            self.report(trial.run_id, trial.slot, outcome)
+
+    def recurrences(self, state):
+        return self.attempt(lambda: self.store.recurrences(self.job_id, state=state)) or ()
+
+    @rule(
+        operation=st.sampled_from(
+            [
+                lambda store, job: (store.complete_job(job), store.reopen_job(job)),
+                lambda store, job: (store.delete_job(job), store.reopen_job(job)),
+                lambda store, job: store.delete_job(job, keep_history=False),
+                lambda store, job: store.reset_job(job),
+                lambda store, job: store.reset_job(job, keep_history=False),
+            ]
+        )
+    )
+    def manage(self, operation):
+        self.attempt(lambda: operation(self.store, self.job_id))
+
     @rule(run=RUNS, change=CHANGES, accept=st.booleans())
     def open(self, run, change, accept):
         spec, consent = dataclasses.replace(self.spec, **change), "accept" if accept else "refuse"
@@ -95,6 +146,7 @@ class Histories(RuleBasedStateMachine):
     def report(self, run, slot, outcome):
         first = self.attempt(lambda: self.store.report(self.job_id, run, slot, outcome))
         if first is not None:
+            type(self).finished += 1
             assert self.store.report(self.job_id, run, slot, outcome) == first
 
     @rule(run=RUNS)
@@ -147,6 +199,7 @@ def test_what_is_kept_is_what_the_trials_alone_rebuild_after_any_history(store_u
             suppress_health_check=list(HealthCheck),
         ),
     )
+    assert machine.finished > 30, "hardly any trial ever reported"
 
 
 @given(name=st.text(max_size=300) | st.sampled_from(["x" * 10_000, "'; DROP TABLE job;--", "%s %(job_id)s", "🚀\0"]))

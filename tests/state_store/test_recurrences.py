@@ -5,7 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from sqlalchemy import event
 
+from zeus_kfp.state_store import statements
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
 from zeus_kfp.zeus_core import JobSpec, Profile, Purpose, TrialOutcome, TrialState
 from zeus_kfp.zeus_core.errors import (
@@ -124,6 +126,52 @@ def test_a_vanished_recurrence_gives_its_slot_back_once_its_lease_has_passed(sto
     assert store.open_recurrence(SPEC, "next").granted
     assert store.recurrence("job", "vanished").state is RecurrenceState.EXPIRED
     assert store.trials("job")[0].state is TrialState.EXPIRED
+
+
+@pytest.fixture
+def rows_read(monkeypatch):
+    """Return a list that grows with every row that the store reads or adds."""
+    seen = []
+
+    class Counted(statements.Row):
+        def __init__(self, **columns):
+            super().__init__(**columns)
+            seen.append(columns)
+
+    monkeypatch.setattr(statements, "Row", Counted)
+    return seen
+
+
+def test_a_suggestion_reads_no_history(store, rows_read):
+    def rows_of_a_suggestion(run):
+        store.open_recurrence(SPEC, run)
+        rows_read.clear()
+        store.suggest("job", run, 1)
+        count = len(rows_read)
+        store.report("job", run, 1, outcome())
+        store.close_recurrence("job", run)
+        return count
+
+    for number in range(5):
+        recur(store, f"run-{number}", outcome())
+    few = rows_of_a_suggestion("early")
+    for number in range(5, 30):
+        recur(store, f"run-{number}", outcome())
+    assert rows_of_a_suggestion("late") == few <= 3 + len(SPEC.batch_sizes)
+
+
+def test_jobs_are_listed_with_their_latest_recurrence_in_one_query(store):
+    for name in ("b", "a", "c"):
+        spec = dataclasses.replace(SPEC, job_id=name)
+        recur(store, "run-1", FAILED, spec=spec)
+        store.open_recurrence(spec, "run-2")
+    queries = []
+    event.listen(store._database.engine, "before_cursor_execute", lambda *call: queries.append(call[2]))
+    listed = store.jobs()
+    assert [(o.job.spec.job_id, o.job.recurrence_count, o.latest_state) for o in listed] == [
+        (name, 2, RecurrenceState.OPEN) for name in ("a", "b", "c")
+    ]
+    assert len([query for query in queries if query.startswith("SELECT")]) == 1
 
 
 def test_a_job_is_complete_after_its_recurrences(store):
@@ -320,7 +368,7 @@ def test_suggestions_are_those_of_the_policy_driven_by_one_generator(store):
         assert (plan.batch_size, plan.why) == (expected.batch_size, expected.why)
         result = outcome(energy_j=float(100 + abs(plan.batch_size - 16) + noise.normal(0, 20)))
         cost = store.report("job", run, 1, result).cost
-        learnt = observe(SPEC, learnt, Observation(plan.batch_size, plan.purpose, TrialState.REACHED, cost, cost))
+        learnt = observe(SPEC, learnt, Observation(plan.batch_size, plan.purpose, TrialState.REACHED, cost, cost, 2))
         assert store.learnt("job") == learnt == store.learnt_from_rows("job")
         store.close_recurrence("job", run)
 

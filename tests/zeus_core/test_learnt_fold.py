@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeus_kfp.zeus_core.errors import InvalidValueError, NoBatchSizeLeftError
+from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt, Observation, observe, rebuild, walk_of
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
@@ -48,7 +50,8 @@ def test_nothing_is_known_before_the_first_trial() -> None:
     ids=lambda value: value.state.value if isinstance(value, Observation) else "",
 )
 def test_each_way_a_trial_ends_leaves_its_own_mark(observation: Observation, arm: ArmSummary) -> None:
-    assert observe(JOB, Learnt(), observation).arms == {arm.batch_size: arm}
+    (left,) = observe(JOB, Learnt(), observation).arms.values()
+    assert replace(left, evidence=Evidence()) == arm
 
 
 def test_an_expired_trial_is_as_if_it_never_ran() -> None:

@@ -13,8 +13,8 @@ from zeus_kfp.zeus_core.training.assignment import Assignment, read_assignment
 from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent, synchronize_gpu
 from zeus_kfp.zeus_core.training.local import local_assignment
+from zeus_kfp.zeus_core.training.loops import sample_count
 from zeus_kfp.zeus_core.training.metric import checked_metric
-from zeus_kfp.zeus_core.training.phases import sample_count
 from zeus_kfp.zeus_core.training.summary import Ending, Summary
 
 

@@ -13,6 +13,8 @@ class ScriptedMachine:
     """A meter and a clock: a call of `work` is what a step of training would take."""
 
     name, estimated, accelerator, accelerator_count = "scripted", False, "Test GPU", 2
+    shortest_window_s = 0.0
+    settling_s = 0.0
     power_limit_w = 150.0
 
     def __init__(self, max_power_w=200.0):

@@ -162,5 +162,5 @@ def test_beliefs_can_be_read_even_when_nothing_is_left() -> None:
 def test_a_policy_is_found_by_its_name() -> None:
     policy: Policy = policy_named("zeus")
     assert policy.name == "zeus"
-    with pytest.raises(InvalidValueError, match="policy must be one of zeus, not 'zues'"):
+    with pytest.raises(InvalidValueError, match="policy must be one of bayes, zeus, not 'zues'"):
         policy_named("zues")

@@ -28,6 +28,8 @@ class EstimateMeter:
     name = "estimate"
     estimated = True
     power_limit_w: float | None = None
+    shortest_window_s = 0.0
+    settling_s = 0.0
 
     def __init__(
         self,

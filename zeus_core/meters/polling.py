@@ -29,8 +29,9 @@ class PowerSource(Protocol):
 class PollingMeter:
     """Integral of the GPUs' power over time, sampled by a thread of its own."""
 
-    name = "nvml-polling"
-    estimated = False
+    shortest_window_s = 2.0
+    settling_s = 1.0
+    """GPUs since Ampere tell the mean power of the last second."""
 
     def __init__(
         self,
@@ -38,6 +39,8 @@ class PollingMeter:
         *,
         interval_s: float = POLL_INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
+        name: str = "nvml-polling",
+        estimated: bool = False,
     ) -> None:
         """Take a first sample and start to poll.
 
@@ -45,7 +48,11 @@ class PollingMeter:
             source: GPUs whose power can be read.
             interval_s: Seconds between two samples; infinity samples only when asked.
             clock: Returns a time in s.
+            name: What the meter is called.
+            estimated: Whether the source's power is an estimate.
         """
+        self.name = name
+        self.estimated = estimated
         self._source = source
         self._clock = clock
         self.accelerator = source.model

@@ -21,6 +21,12 @@ class Spent:
         energy_j = (self.energy_j or 0.0) + (other.energy_j or 0.0) if known else None
         return Spent(energy_j, self.time_s + other.time_s)
 
+    def less(self, other: "Spent") -> "Spent":
+        """Return what is left of this without ``other``, never less than nothing; unknown stays unknown."""
+        known = self.energy_j is not None and other.energy_j is not None
+        energy_j = max((self.energy_j or 0.0) - (other.energy_j or 0.0), 0.0) if known else None
+        return Spent(energy_j, max(self.time_s - other.time_s, 0.0))
+
 
 NOTHING_SPENT = Spent(0.0, 0.0)
 

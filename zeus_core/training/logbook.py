@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 
+from zeus_kfp.zeus_core.meters.checked import CheckedMeter
+from zeus_kfp.zeus_core.power import PowerLimiter
 from zeus_kfp.zeus_core.training.assignment import Assignment
+from zeus_kfp.zeus_core.training.group import Group
 from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent
 from zeus_kfp.zeus_core.training.phases import PhaseTotals
+from zeus_kfp.zeus_core.training.prediction import NextEpoch
 from zeus_kfp.zeus_core.training.progress import epoch_line
 from zeus_kfp.zeus_core.training.spending import Spending
 from zeus_kfp.zeus_core.training.summary import Ending, Summary
@@ -15,21 +19,37 @@ class Logbook:
     """Accounts for the epochs of a training run.
 
     The history file gains a line, and the summary file is replaced, at the end of every epoch, so that a run
-    that is killed loses no finished epoch.
+    that is killed loses no finished epoch. Of several processes that train together only the first one writes.
     """
 
-    def __init__(self, assignment: Assignment, instrument: Instrument, progress: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        instrument: Instrument,
+        limiter: PowerLimiter,
+        group: Group,
+        progress: Callable[[str], None] | None,
+    ) -> None:
         """Start before the first epoch; ``progress`` gets a line for people after each."""
         self._assignment = assignment
+        self._limiter = limiter
         self._instrument = instrument
+        self._group = group
         self._progress = progress
-        self.phases = PhaseTotals(instrument)
+        self.phases = PhaseTotals(instrument, assignment.plan.batch_size, group.size)
         earlier = Spent(assignment.earlier_energy_j, assignment.earlier_time_s)
         self._spending = Spending(assignment.plan, instrument.meter.max_power_w, earlier)
         self._first: Reading | None = None
         self._mark: Reading | None = None
+        self._total: Spent | None = None
+        meter = instrument.meter
+        self._second = meter.second if isinstance(meter, CheckedMeter) else None
+        self._second_first_j: float | None = None
+        self._second_j: float | None = None
         self._epoch_count = 0
         self._metric: float | None = None
+        self._next = NextEpoch(self.phases)
+        self.settled_limit_w: float | None = None
 
     @property
     def is_started(self) -> bool:
@@ -39,38 +59,61 @@ class Logbook:
     def start(self, epoch_count: int) -> None:
         """Begin the epochs; ``epoch_count`` of them were trained before, up to a checkpoint."""
         self._first = self._mark = self._instrument.read()
+        self._second_first_j = self._second.energy_j() if self._second else None
         self._epoch_count = epoch_count
 
-    def record_epoch(self, metric: float) -> None:
-        """Account for an epoch that has just ended."""
+    def record_epoch(self, metric: float, *, is_settled: bool = False) -> None:
+        """Account for an epoch that has just ended.
+
+        Args:
+            metric: Its validation metric.
+            is_settled: Whether all of it ran under the power limit that was chosen after profiling.
+        """
         before = self._mark
         self._mark = now = self._instrument.read()
-        spent = before.until(now) if before else Spent(None, 0.0)
+        spent = self._group.total(before.until(now) if before else Spent(None, 0.0))
+        self._total = self._group.total(self._first.until(now) if self._first else Spent(None, 0.0))
+        self._read_second()
+        self._next.add_epoch(spent, is_settled=is_settled)
         cost = self._spending.add_epoch(spent)
         self._epoch_count += 1
         self._metric = metric
         record = EpochRecord(self._epoch_count, metric, spent.energy_j or None, spent.time_s, cost)
-        record.append_to(self._assignment.history_path)
-        self.write_summary(Ending.RUNNING, "")
+        if self._group.is_leader:
+            record.append_to(self._assignment.history_path)
+            self.write_summary(Ending.RUNNING, "")
         if self._progress is not None:
             estimated = self._instrument.meter.estimated
             self._progress(epoch_line(self._assignment.plan, record, self._spending.so_far(), estimated))
 
-    def why_stop(self) -> str:
-        """Return why the next epoch must not start, "" if it may."""
-        return self._spending.why_stop()
+    def why_stop(self, power_limit_w: float | None = None) -> str:
+        """Return why the next epoch must not start, "" if it may.
+
+        Args:
+            power_limit_w: Limit in W that was chosen after profiling, so that the profile tells what the next epoch
+                takes; None if nothing was profiled, or not yet.
+        """
+        return self._spending.why_stop(None if power_limit_w is None else self._next.predict(power_limit_w))
 
     def end(self, ending: Ending, reason: str, *, is_cut_short: bool) -> None:
         """Write the last summary; an epoch that was cut short counts as spent."""
         self.phases.end_all()
         if is_cut_short:
             self._mark = self._instrument.read()
-        self.write_summary(ending, reason)
+            self._read_second()
+            self._total = self._first.until(self._mark) if self._first else None
+        if self._group.is_leader:
+            self.write_summary(ending, reason)
+
+    def _read_second(self) -> None:
+        now_j = self._second.energy_j() if self._second else None
+        known = now_j is not None and self._second_first_j is not None
+        self._second_j = (now_j or 0.0) - (self._second_first_j or 0.0) if known else None
 
     def write_summary(self, ending: Ending, reason: str) -> None:
         """Write what was spent up to the end of the last epoch."""
         meter = self._instrument.meter
-        spent = self._first.until(self._mark) if self._first and self._mark else Spent(None, 0.0)
+        spent = self._total or Spent(None, 0.0)
         Summary(
             ending=ending,
             reason=reason,
@@ -83,5 +126,10 @@ class Logbook:
             accelerator=meter.accelerator,
             accelerator_count=meter.accelerator_count,
             max_power_w=meter.max_power_w,
-            profiles=self.phases.profiles(self._assignment.plan.batch_size, meter),
+            profiles=self.phases.profiles(),
+            second_energy_j=self._second_j,
+            second_energy_source=self._second.name if self._second else "",
+            power_limiter=self._limiter.name,
+            power_limit_found_w=self._limiter.found_w,
+            power_limit_w=self.settled_limit_w,
         ).write(self._assignment.summary_path)

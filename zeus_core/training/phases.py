@@ -1,14 +1,21 @@
-"""Energy, time and samples of the training and the evaluation loops, apart."""
+"""Energy, time and samples of the training and the evaluation loops, apart, and by power limit."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import NamedTuple
 
 from zeus_kfp.zeus_core.meters import Meter
+from zeus_kfp.zeus_core.power.profiling import Part
+from zeus_kfp.zeus_core.power.selectors import SweepPoint, sweep_of
 from zeus_kfp.zeus_core.profile import Phase, Profile
 from zeus_kfp.zeus_core.training.instrument import NOTHING_SPENT, Instrument, Reading, Spent
 
-Batch = TypeVar("Batch")
+
+class _Key(NamedTuple):
+    """What a stretch of a loop counts under."""
+
+    phase: Phase
+    part: Part
+    power_limit_w: float | None
 
 
 @dataclass(slots=True)
@@ -20,14 +27,29 @@ class _Window:
 
 
 class PhaseTotals:
-    """What each phase has taken so far; of nested loops only the innermost counts."""
+    """What each phase has taken so far, by power limit; of nested loops only the innermost counts."""
 
-    def __init__(self, instrument: Instrument) -> None:
-        """Start with nothing."""
+    def __init__(self, instrument: Instrument, batch_size: int, process_count: int = 1) -> None:
+        """Start with nothing, under the limit that the meter found.
+
+        Args:
+            instrument: Clock and meter.
+            batch_size: Samples (global) of a batch, for the rows.
+            process_count: Processes that each handle their share of the samples.
+        """
         self._instrument = instrument
+        self._batch_size = batch_size
+        self._process_count = process_count
         self._open: list[_Window] = []
-        self._spent: dict[Phase, Spent] = {}
-        self._samples: dict[Phase, int] = {}
+        self._spent: dict[_Key, Spent] = {}
+        self._samples: dict[_Key, int] = {}
+        self._keys: dict[Phase, _Key] = {}
+        self.enter(Part.SETTLED, instrument.meter.power_limit_w)
+
+    @property
+    def power_limit_w(self) -> float | None:
+        """The limit in W that everything is accounted for under now; None if unknown."""
+        return self._keys[Phase.TRAIN].power_limit_w
 
     def begin(self, phase: Phase) -> _Window:
         """Open a window of a phase and halt the one around it."""
@@ -52,70 +74,72 @@ class PhaseTotals:
         if self._open:
             self.end(self._open[0])
 
+    def enter(self, part: Part, power_limit_w: float | None) -> None:
+        """Account for what follows under a part of profiling and a limit in W; evaluation is never profiled."""
+        self._catch_up()
+        self._keys[Phase.TRAIN] = _Key(Phase.TRAIN, part, power_limit_w)
+        self._keys[Phase.EVAL] = _Key(Phase.EVAL, Part.SETTLED, power_limit_w)
+
+    def time_s(self, part: Part, power_limit_w: float) -> float:
+        """Return the time in s that a part of profiling has lasted under a limit up to now."""
+        self._catch_up()
+        return self._spent.get(_Key(Phase.TRAIN, part, power_limit_w), NOTHING_SPENT).time_s
+
+    def sweep(self) -> list[SweepPoint]:
+        """Return what a sample takes in training at each limit whose windows can be trusted."""
+        self._catch_up()
+        return sweep_of(self.profiles())
+
     def count(self, phase: Phase, samples: int) -> None:
         """Add samples to a phase."""
-        self._samples[phase] = self._samples.get(phase, 0) + samples
+        key = self._keys[phase]
+        self._samples[key] = self._samples.get(key, 0) + samples
 
-    def profiles(self, batch_size: int, meter: Meter) -> tuple[Profile, ...]:
-        """Return a row for every phase whose power is known."""
-        rows = []
-        for phase, spent in self._spent.items():
-            if not spent.energy_j or spent.time_s <= 0:
-                continue
-            rows.append(
-                Profile(
-                    batch_size=batch_size,
-                    phase=phase,
-                    power_limit_w=meter.power_limit_w,
-                    average_power_w=spent.energy_j / spent.time_s,
-                    throughput_samples_per_s=self._samples.get(phase, 0) / spent.time_s,
-                    accelerator=meter.accelerator,
-                    accelerator_count=meter.accelerator_count,
-                    energy_estimated=meter.estimated,
-                )
-            )
-        return tuple(rows)
+    def samples(self, phase: Phase) -> int:
+        """Return all samples of a phase so far, warm-up included, over all processes."""
+        return sum(count for key, count in self._samples.items() if key.phase is phase) * self._process_count
+
+    def spent(self) -> Spent:
+        """Return what all loops have taken so far."""
+        return sum(self._spent.values(), NOTHING_SPENT)
+
+    def profiles(self) -> tuple[Profile, ...]:
+        """Return a row for every phase and limit whose power is known and was measured for long enough.
+
+        Where training was profiled, its rows are of the windows alone, so that they can be compared.
+        """
+        meter = self._instrument.meter
+        was_profiled = any(key.part is Part.WINDOW for key in self._spent)
+        return tuple(
+            self._row(key, spent, meter)
+            for key, spent in self._spent.items()
+            if key.part is (Part.WINDOW if was_profiled and key.phase is Phase.TRAIN else Part.SETTLED)
+            and spent.energy_j
+            and spent.time_s >= max(meter.shortest_window_s, 1e-9)
+        )
+
+    def _row(self, key: _Key, spent: Spent, meter: Meter) -> Profile:
+        return Profile(
+            batch_size=self._batch_size,
+            phase=key.phase,
+            power_limit_w=key.power_limit_w,
+            average_power_w=(spent.energy_j or 0.0) / spent.time_s,
+            throughput_samples_per_s=self._samples.get(key, 0) * self._process_count / spent.time_s,
+            accelerator=meter.accelerator,
+            accelerator_count=meter.accelerator_count,
+            energy_estimated=meter.estimated,
+        )
+
+    def _catch_up(self) -> None:
+        if self._open:
+            now = self._instrument.read()
+            self._settle(now)
+            self._open[-1].since = now
 
     def _settle(self, now: Reading) -> None:
         if self._open and self._open[-1].since is not None:
             window = self._open[-1]
             spent = window.since.until(now) if window.since else NOTHING_SPENT
-            self._spent[window.phase] = self._spent.get(window.phase, NOTHING_SPENT) + spent
+            key = self._keys[window.phase]
+            self._spent[key] = self._spent.get(key, NOTHING_SPENT) + spent
             window.since = None
-
-
-class MeasuredLoop(Generic[Batch]):
-    """A user's batches, handed on one by one while a phase's window is open."""
-
-    def __init__(self, batches: Iterable[Batch], phase: Phase, totals: PhaseTotals, batch_size: int) -> None:
-        """Wrap batches; ``batch_size`` samples are counted for one whose size can't be seen."""
-        self._batches = batches
-        self._phase = phase
-        self._totals = totals
-        self._batch_size = batch_size
-
-    def __len__(self) -> int:
-        """Return the number of batches, for progress bars."""
-        if not isinstance(self._batches, Sized):
-            raise TypeError(f"{type(self._batches).__name__} has no len()")
-        return len(self._batches)
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Hand on the batches."""
-        window = self._totals.begin(self._phase)
-        try:
-            for batch in self._batches:
-                self._totals.count(self._phase, sample_count(batch, self._batch_size))
-                yield batch
-        finally:
-            self._totals.end(window)
-
-
-def sample_count(batch: Any, otherwise: int) -> int:
-    """Return the samples in a batch: the length of its first tensor, or ``otherwise`` if it shows none."""
-    if isinstance(batch, Mapping):
-        return sample_count(next(iter(batch.values()), None), otherwise)
-    if isinstance(batch, list | tuple):
-        return sample_count(batch[0], otherwise) if batch else otherwise
-    shape = getattr(batch, "shape", None)
-    return int(shape[0]) if isinstance(shape, tuple) and shape else otherwise

@@ -3,7 +3,8 @@
     stop before epoch k+1  if  C_k + c_k > threshold                                        [1, section 4.2]
 
 with C_k the cost of k epochs (earlier attempts at the trial included) and c_k the mean cost of this attempt's
-epochs, training and evaluation together. The trial thus stops before it crosses the threshold, not after.
+epochs, training and evaluation together; where power limits were profiled, the cost of an epoch at the limit chosen,
+by its epochs so far or else by its profile. The trial thus stops before it crosses the threshold, not after.
 
 References:
     [1] You, Chung, Chowdhury. "Zeus: Understanding and Optimizing GPU Energy Consumption of DNN Training",
@@ -43,13 +44,19 @@ class Spending:
         self._costs.append(self.cost_of(spent))
         return self._costs[-1]
 
-    def why_stop(self) -> str:
-        """Return why the next epoch must not start, "" if it may."""
-        threshold, so_far, mean = self._plan.cost_threshold, self.so_far(), self._mean_epoch_cost()
-        if threshold is None or so_far is None or mean is None or so_far + mean <= threshold:
+    def why_stop(self, predicted: Spent | None = None) -> str:
+        """Return why the next epoch must not start, "" if it may.
+
+        Args:
+            predicted: What the next epoch will take; None if that isn't known better than by the mean.
+        """
+        threshold, so_far, following = self._plan.cost_threshold, self.so_far(), self._mean_epoch_cost()
+        if predicted is not None:
+            following = self.cost_of(predicted) or following
+        if threshold is None or so_far is None or following is None or so_far + following <= threshold:
             return ""
         return (
-            f"early stop: {so_far:.4g} J spent, and another epoch of about {mean:.4g} J would cross the "
+            f"early stop: {so_far:.4g} J spent, and another epoch of about {following:.4g} J would cross the "
             f"threshold of {threshold:.4g} J"
         )
 

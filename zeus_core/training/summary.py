@@ -40,7 +40,12 @@ class Summary:
         accelerator: Model of the GPU, or of the CPU.
         accelerator_count: How many of them.
         max_power_w: Their rated power in W, summed; 0 if unknown.
-        profiles: Average power and throughput by phase.
+        profiles: Average power and throughput by phase and power limit.
+        second_energy_j: The same energy in J by the meter that checks the first one; None if there is none.
+        second_energy_source: Name of that meter; "" if there is none.
+        power_limiter: How power limits are set: "nvml", "zeusd" or "observe only"; "" without any GPU.
+        power_limit_found_w: Limit in W of each GPU before training; None if unknown or different.
+        power_limit_w: Limit in W that was chosen, after profiling or by earlier trials; None if none was (yet).
     """
 
     ending: Ending
@@ -55,6 +60,11 @@ class Summary:
     accelerator_count: int = 0
     max_power_w: float = 0.0
     profiles: tuple[Profile, ...] = ()
+    second_energy_j: float | None = None
+    second_energy_source: str = ""
+    power_limiter: str = ""
+    power_limit_found_w: float | None = None
+    power_limit_w: float | None = None
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -64,12 +74,15 @@ class Summary:
         """
         text("reason", self.reason, at_most=4000, allow_empty=True)
         text("energy_source", self.energy_source, allow_empty=True)
+        text("second_energy_source", self.second_energy_source, allow_empty=True)
+        text("power_limiter", self.power_limiter, allow_empty=True)
         text("accelerator", self.accelerator, allow_empty=True)
         integer("epochs", self.epochs, at_least=0)
         integer("accelerator_count", self.accelerator_count, at_least=0)
         number("time_s", self.time_s, at_least=0)
         number("max_power_w", self.max_power_w, at_least=0)
-        for name, lowest in (("metric", None), ("energy_j", 0)):
+        at_least_zero = ("energy_j", "second_energy_j", "power_limit_found_w", "power_limit_w")
+        for name, lowest in (("metric", None), *((name, 0) for name in at_least_zero)):
             if getattr(self, name) is not None:
                 number(name, getattr(self, name), at_least=lowest)
 

@@ -1,5 +1,6 @@
 """The object that a user's training loop works with."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -7,16 +8,22 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from zeus_kfp.zeus_core.errors import DivergedError, InvalidValueError
-from zeus_kfp.zeus_core.meters import Meter, open_meter
+from zeus_kfp.zeus_core.meters import Meter
+from zeus_kfp.zeus_core.power import ObserveOnly, PowerLimiter
+from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.assignment import Assignment, read_assignment
+from zeus_kfp.zeus_core.training.group import Group, SoleProcess, share_of
 from zeus_kfp.zeus_core.training.instrument import Instrument, synchronize_gpu
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.logbook import Logbook
+from zeus_kfp.zeus_core.training.loops import MeasuredLoop, RunningLoop
+from zeus_kfp.zeus_core.training.machine import open_machine
 from zeus_kfp.zeus_core.training.metric import checked_metric
-from zeus_kfp.zeus_core.training.phases import MeasuredLoop
+from zeus_kfp.zeus_core.training.power import PowerControl
 from zeus_kfp.zeus_core.training.summary import Ending
 from zeus_kfp.zeus_core.training.weights import save_weights
+from zeus_kfp.zeus_core.training.windows import Windows
 
 Batch = TypeVar("Batch")
 
@@ -45,6 +52,7 @@ class Trial:
         checkpoint_dir: Folder for checkpoints of this trial alone; a second attempt at it finds them again.
         arguments: The user's own arguments.
         epoch: Index of the current epoch, from 0; -1 before the first.
+        windows: Energy and time of stretches of code that are given a name.
         metric: Last metric reported; None before the first.
         best_metric: Best metric reported; None before the first.
     """
@@ -57,6 +65,9 @@ class Trial:
         clock: Callable[[], float] = time.monotonic,
         synchronize: Callable[[], None] = synchronize_gpu,
         progress: Callable[[str], None] | None = None,
+        limiter: PowerLimiter | None = None,
+        profiling: ProfilingOptions | None = None,
+        group: Group | None = None,
     ) -> None:
         """Take an assignment; usually made by :meth:`from_environment` or :meth:`local`.
 
@@ -66,6 +77,9 @@ class Trial:
             clock: Returns a time in s.
             synchronize: Waits for the GPU's queued work.
             progress: Gets a line for people after every epoch.
+            limiter: What sets power limits; None leaves them alone.
+            profiling: How power limits are profiled; None for the defaults.
+            group: The processes that train together; None if this one trains alone.
         """
         self.plan = plan = assignment.plan
         self.batch_size = plan.batch_size
@@ -78,8 +92,23 @@ class Trial:
         self.metric: float | None = None
         self.best_metric: float | None = None
         self._meter = meter
-        self._logbook = Logbook(assignment, Instrument(meter, clock, synchronize), progress)
+        self._group = group = group or SoleProcess()
+        limiter = limiter or ObserveOnly()
+        told = progress if group.is_leader else None
+        instrument = Instrument(meter, clock, synchronize)
+        self.windows = Windows(instrument)
+        self._logbook = Logbook(assignment, instrument, limiter, group, told)
+        self._power = PowerControl(
+            plan,
+            limiter,
+            meter,
+            self._logbook.phases,
+            profiling or ProfilingOptions(),
+            group,
+            (progress or _print) if group.is_leader else _ignore,
+        )
         self._in_epoch = False
+        self._was_settled = False
         self._reported: float | None = None
         self._ending = Ending.RUNNING
 
@@ -91,7 +120,7 @@ class Trial:
             InvalidValueError: If this process was not started for one; :meth:`local` makes a trial without
                 any pipeline.
         """
-        return cls(read_assignment(environ), meter=open_meter(environ))
+        return cls(read_assignment(environ), **open_machine(environ))
 
     @classmethod
     def local(
@@ -137,7 +166,16 @@ class Trial:
             arguments=arguments or {},
             directory=directory,
         )
-        return cls(assignment, meter=open_meter(), progress=print)
+        return cls(assignment, **open_machine(os.environ), progress=_print)
+
+    @property
+    def local_batch_size(self) -> int:
+        """Samples of a batch in each of the processes that train together; all of them without any other process.
+
+        Raises:
+            InvalidValueError: If the batch size can't be divided among them.
+        """
+        return share_of(self.batch_size, self._group)
 
     @property
     def reached(self) -> bool:
@@ -158,6 +196,8 @@ class Trial:
         """
         if self._logbook.is_started:
             raise InvalidValueError("trial.epochs() can be used once: a trial is one training run")
+        self._group.connect()
+        self._power.start()
         self._logbook.start(start)
         return self._epochs(start)
 
@@ -184,28 +224,49 @@ class Trial:
                 "trial.report_metric() belongs inside an epoch: for epoch in trial.epochs(): …; report_metric(…)"
             )
         try:
-            self.metric = self._reported = checked_metric(value)
+            self._note(checked_metric(value))
         except DivergedError as error:
             self._end(Ending.DIVERGED, str(error))
             raise
-        best = max if self.plan.higher_is_better else min
-        self.best_metric = self.metric if self.best_metric is None else best(self.best_metric, self.metric)
+
+    def begin_loop(self, phase: Phase, steps: int | None = None) -> RunningLoop:
+        """Begin a loop whose steps are told one by one, for frameworks that own the loop.
+
+        Args:
+            phase: Training or evaluation.
+            steps: How many steps it has; None if that isn't known.
+
+        Raises:
+            InvalidValueError: If no epoch is under way.
+        """
+        if not self._in_epoch:
+            raise InvalidValueError(f"a loop of {phase.value} belongs inside an epoch of trial.epochs()")
+        follower = self._power if phase is Phase.TRAIN else None
+        return RunningLoop(phase, self._logbook.phases, follower, steps)
 
     def save_model(self, model: Any) -> None:
         """Save the weights of a PyTorch module (its state_dict) to :attr:`model_path`.
 
-        A model of another kind is saved by the user's own code, to the same path.
+        A model of another kind is saved by the user's own code, to the same path. Of several processes that train
+        together only the first one saves.
 
         Raises:
             InvalidValueError: If it is no PyTorch module.
         """
-        save_weights(model, self.model_path)
+        if self._group.is_leader:
+            save_weights(model, self.model_path)
 
     def close(self) -> None:
-        """Say that training is over and give back the meter."""
+        """Say that training is over, put back the power limits, and give back the meter."""
         if self._ending is Ending.RUNNING:
             self._end(Ending.ENDED, "the training code never began trial.epochs()")
+        self._power.end()
         self._meter.close()
+
+    def _note(self, metric: float) -> None:
+        self.metric = self._reported = metric
+        best = max if self.plan.higher_is_better else min
+        self.best_metric = metric if self.best_metric is None else best(self.best_metric, metric)
 
     def _epochs(self, start: int) -> Iterator[int]:
         reason = "max_epochs"
@@ -213,6 +274,7 @@ class Trial:
             for epoch in range(start, self.plan.max_epochs):
                 reason = f"the training loop was left in epoch {epoch + 1}"
                 self.epoch, self._reported, self._in_epoch = epoch, None, True
+                self._was_settled = self._power.is_settled
                 yield epoch
                 self._end_epoch()
                 if reason := self._why_over():
@@ -224,30 +286,41 @@ class Trial:
         self._in_epoch = False
         if self._ending is Ending.DIVERGED:
             return
-        if self._reported is None:
+        # Of several processes the first one's metric counts; the others need not know it.
+        metric = self._group.agree(math.nan if self._reported is None else self._reported)
+        if math.isnan(metric):
             raise InvalidValueError(
                 f"epoch {self.epoch} ended without a metric: call trial.report_metric(value) in every epoch"
             )
+        self._note(metric)
         self._logbook.phases.end_all()
-        self._logbook.record_epoch(self._reported)
+        self._power.end_epoch()
+        self._logbook.settled_limit_w = self._power.settled_limit_w
+        self._logbook.record_epoch(metric, is_settled=self._was_settled)
 
     def _why_over(self) -> str:
         if self._ending is Ending.DIVERGED:
             return "diverged"
         if self.reached:
             return "target reached"
-        return "max_epochs" if self.epoch + 1 >= self.plan.max_epochs else self._logbook.why_stop()
+        if self.epoch + 1 >= self.plan.max_epochs:
+            return "max_epochs"
+        why = self._logbook.why_stop(self._power.profiled_limit_w)
+        return (why or "early stop") if self._group.agree(bool(why)) else ""
 
     def _leave_epochs(self, reason: str) -> None:
+        self._group.disconnect()
         # The user's loop may end by break, after an epoch that has reported its metric all the same.
         if self._in_epoch and self._reported is not None:
             self._end_epoch()
         if self._ending is Ending.RUNNING:
             self._end(Ending.ENDED, "target reached" if self.reached else reason)
         self._in_epoch = False
+        self._power.end()
 
     def _end(self, ending: Ending, reason: str) -> None:
         self._ending = ending
+        self._logbook.settled_limit_w = self._power.settled_limit_w
         self._logbook.end(ending, reason, is_cut_short=self._in_epoch)
 
     def _loop(self, phase: Phase, batches: Iterable[Batch]) -> MeasuredLoop[Batch]:
@@ -256,4 +329,13 @@ class Trial:
                 f"trial.{phase.value}() belongs inside an epoch: for epoch in trial.epochs(): for batch in "
                 f"trial.{phase.value}(loader): …"
             )
-        return MeasuredLoop(batches, phase, self._logbook.phases, self.batch_size)
+        local_size = max(self.batch_size // self._group.size, 1)
+        return MeasuredLoop(batches, lambda steps: self.begin_loop(phase, steps), local_size)
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _ignore(line: str) -> None:
+    """Say nothing: another process of the group does."""

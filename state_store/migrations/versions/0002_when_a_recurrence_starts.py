@@ -1,7 +1,9 @@
-"""When a recurrence starts and what it does over again: period, drift, preprocessing, turns of stages.
+"""When a recurrence starts and what it does over again; power limits; the evidence of a batch size's epochs.
 
 Revision ID: 0002
 """
+
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -40,7 +42,7 @@ def upgrade() -> None:
     _take_over()
 
 
-_COLUMNS = (
+_COLUMNS: tuple[tuple[str, sa.Column[Any]], ...] = (
     ("job", sa.Column("max_concurrent_recurrences_per_user", sa.Integer(), nullable=False, server_default="0")),
     ("job", sa.Column("period_s", sa.Float(53), nullable=False, server_default="0")),
     ("job", sa.Column("preprocess_every", sa.Integer(), nullable=False, server_default="0")),
@@ -48,7 +50,16 @@ _COLUMNS = (
     ("job", sa.Column("clock_back_at", sa.DateTime(timezone=True), nullable=True)),
     ("job", sa.Column("data_version", sa.String(255), nullable=False, server_default="")),
     ("job", sa.Column("data_began_number", sa.Integer(), nullable=False, server_default="0")),
+    ("job", sa.Column("ended_by_hand", sa.Boolean(), nullable=False, server_default=sa.false())),
+    ("job", sa.Column("counted_from", sa.Integer(), nullable=False, server_default="0")),
     ("recurrence", sa.Column("why", sa.Text(), nullable=False, server_default="")),
+    ("job", sa.Column("power_objective", sa.String(64), nullable=False, server_default="cost")),
+    ("trial", sa.Column("power_limiter", sa.String(255), nullable=False, server_default="")),
+    ("trial", sa.Column("power_limit_found_w", sa.Float(53), nullable=True)),
+    # These are learnt again from the trials once the schema is there.
+    ("arm", sa.Column("power_limit_w", sa.Float(53), nullable=True)),
+    ("arm", sa.Column("power_limit_accelerator", sa.String(255), nullable=False, server_default="")),
+    ("arm", sa.Column("evidence", sa.JSON(), nullable=False, server_default="{}")),
 )
 
 _JOB = sa.table(

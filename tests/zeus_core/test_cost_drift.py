@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zeus_kfp.zeus_core.drift import LEAST_EARLIER, RECENT, cost_drift
+from zeus_kfp.zeus_core.cost_drift import LEAST_EARLIER, RECENT, cost_drift
 
 STEADY = [100.0, 104.0, 96.0, 101.0, 99.0]
 

@@ -1,0 +1,149 @@
+"""What measuring and profiling cost a training loop on the CPU: the same loop bare and through a trial.
+
+    python benchmarks/profiling_overhead.py [seconds for each measurement]
+
+A step is hashing that takes about 1, 5 or 20 ms. The bare loop and the other take turns every few steps, and their CPU
+time is compared, so that a busy machine slows both alike; the median of several runs counts. The meter reads the CPU
+time of the process tree, which costs more than NVML does; the limiter sets limits in the main memory, so that only the
+library's own work counts. Aims: at most 1.03 while power limits are profiled, and 1.01 afterwards.
+"""
+
+import hashlib
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+
+from zeus_kfp.zeus_core.meters.estimate import EstimateMeter, process_tree_cpu_time_s
+from zeus_kfp.zeus_core.power.options import ProfilingOptions
+from zeus_kfp.zeus_core.power.replay import RecordedGpu
+from zeus_kfp.zeus_core.power.selectors import SweepPoint
+from zeus_kfp.zeus_core.training import Trial
+from zeus_kfp.zeus_core.training.local import local_assignment
+
+STEPS_MS = (1, 5, 20)
+TURNS = 9
+BLOCK = 5
+EMPTY_STEPS = 100_000
+LIMITS_W = (250, 225, 200, 175, 150, 125, 100)
+
+
+class CpuMeter(EstimateMeter):
+    """The estimate from CPU time, taken for a measurement so that limits are profiled by it."""
+
+    estimated = False
+    shortest_window_s = 0.05
+    settling_s = 0.01
+
+
+def calibrated_step(time_ms: float) -> Callable[[], None]:
+    """Return work that takes about so many ms."""
+    block = bytes(16_384)
+
+    def hash_blocks(count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            hashlib.sha256(block)
+        return time.perf_counter() - start
+
+    each_s = min(hash_blocks(200) for _ in range(5)) / 200
+    count = max(round(time_ms / 1000 / each_s), 1)
+
+    def step() -> None:
+        for _ in range(count):
+            hashlib.sha256(block)
+
+    return step
+
+
+def ratio(batches: Iterable[int], step: Callable[[], None], count: int) -> float:
+    """Return the CPU time of a loop over that of a bare one; they take turns every few steps."""
+    following = iter(batches)
+    spent_s = {False: 0.0, True: 0.0}
+    for turn in range(count // BLOCK * 2):
+        # Bare, followed, followed, bare, …: neither always comes first.
+        is_followed = turn % 4 in (1, 2)
+        start = time.process_time()
+        for _ in range(BLOCK):
+            if is_followed:
+                next(following)
+            step()
+        spent_s[is_followed] += time.process_time() - start
+    return spent_s[True] / spent_s[False]
+
+
+def empty_step_us(folder: str) -> float:
+    """Return the CPU time in us that a settled trial adds to a step, by loops of empty steps."""
+    trial, _ = new_trial(folder, ProfilingOptions(warmup_steps=1, profile_steps=1))
+    added = []
+    for epoch in trial.epochs():
+        start = time.process_time()
+        for _ in trial.train(range(EMPTY_STEPS)):
+            pass
+        middle = time.process_time()
+        for _ in range(EMPTY_STEPS):
+            pass
+        added += [2 * middle - start - time.process_time()] if epoch else []
+        trial.report_metric(0.0)
+        if epoch == TURNS:
+            break
+    trial.close()
+    return statistics.median(added) / EMPTY_STEPS * 1e6
+
+
+def new_trial(folder: str, options: ProfilingOptions) -> tuple[Trial, RecordedGpu]:
+    """Return a trial whose limits can be set, and what sets them."""
+    gpu = RecordedGpu([SweepPoint(limit_w, 1.0, 1.0) for limit_w in LIMITS_W])
+    assignment = local_assignment(
+        batch_size=32,
+        target_metric=1.0,
+        higher_is_better=True,
+        max_epochs=1000,
+        learning_rate_factor=1.0,
+        eta_knob=0.5,
+        cost_threshold=None,
+        data_path="",
+        arguments={},
+        directory=folder,
+    )
+    meter = CpuMeter(core_power_w=10.0, core_count=1, accelerator="CPU", cpu_time_s=process_tree_cpu_time_s)
+    trial = Trial(assignment, meter=meter, limiter=gpu, profiling=options, progress=lambda line: None)
+    return trial, gpu
+
+
+def measure(step_ms: float, time_s: float) -> tuple[float, float]:
+    """Return how many times as long a loop takes while limits are profiled, and afterwards."""
+    step = calibrated_step(step_ms)
+    count = max(round(time_s * 1000 / step_ms), len(LIMITS_W) * 10)
+    options = ProfilingOptions(warmup_steps=count // len(LIMITS_W) // 5, profile_steps=count // len(LIMITS_W) * 4 // 5)
+    profiling, settled = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(TURNS):
+            trial, _ = new_trial(folder, options)
+            epochs = trial.epochs()
+            next(epochs)
+            profiling.append(ratio(trial.train(range(count)), step, count))
+            trial.report_metric(0.0)
+            next(epochs)
+            # The end of the last window.
+            for _ in trial.train(range(2 * count)):
+                pass
+            settled.append(ratio(trial.train(range(count)), step, count))
+            trial.close()
+    return statistics.median(profiling), statistics.median(settled)
+
+
+def main() -> None:
+    """Print the ratios."""
+    time_s = float(sys.argv[1]) if len(sys.argv) > 1 else 0.7
+    print(f"{'step':>8}  {'while profiling':>15}  {'afterwards':>10}")
+    for step_ms in STEPS_MS:
+        profiling, settled = measure(step_ms, time_s)
+        print(f"{step_ms:>5} ms  {profiling:>15.4f}  {settled:>10.4f}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"added to every step: {empty_step_us(folder):.2f} us")
+
+
+if __name__ == "__main__":
+    main()

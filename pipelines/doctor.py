@@ -1,0 +1,231 @@
+"""What this machine or pod can measure and set, and what to change where it can't."""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zeus_kfp.zeus_core.errors import ZeusError
+from zeus_kfp.zeus_core.meters import open_meter
+from zeus_kfp.zeus_core.meters.nvml_devices import (
+    Gpu,
+    LimitRefusedError,
+    NvmlDevices,
+    NvmlUnavailableError,
+    open_devices,
+)
+from zeus_kfp.zeus_core.meters.rapl import FOLDER, FOLDER_VARIABLE, RaplUnavailableError, open_rapl
+from zeus_kfp.zeus_core.power import open_limiter
+from zeus_kfp.zeus_core.power.zeusd import zeusd_address
+from zeus_kfp.zeus_core.power.zeusd_client import ZeusdClient
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_SYS_ADMIN = 21
+"""Bit of CAP_SYS_ADMIN among a process's capabilities."""
+
+
+class Verdict(StrEnum):
+    """How a check came out."""
+
+    GOOD = "ok"
+    LACKING = "lacking"
+    """Something works less well than it could; training runs on."""
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        subject: What was looked at.
+        verdict: How it came out.
+        found: What was found.
+        advice: What to change; "" if nothing.
+    """
+
+    subject: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+
+
+def examine(
+    environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc"), dev: Path = Path("/dev")
+) -> list[Finding]:
+    """Return what was found; nothing is changed.
+
+    Args:
+        environ: Environment variables.
+        proc: Where Linux shows processes.
+        dev: Where Linux shows devices.
+    """
+    # What these would warn of is in the report.
+    logging.getLogger("zeus_kfp").addHandler(logging.NullHandler())
+    checks: list[Callable[[], Iterator[Finding]]] = [
+        lambda: _gpus(environ),
+        lambda: _permission(environ, proc, dev),
+        lambda: _zeusd(environ),
+        lambda: _rapl(environ),
+        lambda: _meter(environ),
+        lambda: _store(environ),
+        lambda: _kfp(environ),
+    ]
+    return [finding for check in checks for finding in check()]
+
+
+def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        devices = open_devices(environ.get("CUDA_VISIBLE_DEVICES"))
+    except NvmlUnavailableError as error:
+        advice = "on a machine with NVIDIA GPUs, install the driver; in a pod, ask for nvidia.com/gpu"
+        yield Finding("NVIDIA GPUs", Verdict.LACKING, str(error), advice)
+        return
+    with closing(devices):
+        yield Finding("NVIDIA driver", Verdict.GOOD, devices.driver_version or "unknown version")
+        for gpu, energy_j in zip(devices.gpus, devices.energies_j(), strict=True):
+            yield Finding(f"GPU {gpu.index}", Verdict.GOOD, f"{gpu.model or 'unknown model'}, {_limits(devices, gpu)}")
+            if energy_j is None:
+                polled = "its power is polled instead" if devices.power_w() is not None else "nor its power can be read"
+                yield Finding(f"GPU {gpu.index}: energy counter", Verdict.LACKING, f"none; {polled}")
+        if len(devices.models) > 1:
+            advice = "name GPUs of one model in CUDA_VISIBLE_DEVICES: a trial is refused otherwise"
+            yield Finding("GPU models", Verdict.BROKEN, ", ".join(devices.models), advice)
+
+
+def _limits(devices: NvmlDevices, gpu: Gpu) -> str:
+    allowed, standing = devices.allowed_w(gpu), devices.limit_w(gpu)
+    if allowed is None or standing is None:
+        return "power limit unknown"
+    return f"power limit {standing:g} W of {allowed[0]:g} to {allowed[1]:g} W"
+
+
+def _permission(environ: Mapping[str, str], proc: Path, dev: Path) -> Iterator[Finding]:
+    try:
+        with closing(open_limiter(environ)) as limiter:
+            can_set, name, why_not = limiter.allowed is not None, limiter.name, limiter.why_not
+    except ZeusError as error:
+        yield Finding("power limits", Verdict.BROKEN, str(error))
+        return
+    if can_set:
+        yield Finding("power limits", Verdict.GOOD, f"can be set, through {name}")
+    elif "no GPU" not in why_not and "NVML can't be opened" not in why_not:
+        found = f"{why_not}. {_privileges(proc, dev)}"
+        advice = (
+            "run zeusd on the node and name it in ZEUSD_SOCK_PATH or ZEUSD_HOST_PORT; outside of KFP, root with "
+            "CAP_SYS_ADMIN will do. Until then the limits stay as they are"
+        )
+        yield Finding("power limits", Verdict.LACKING, found, advice)
+
+
+def _privileges(proc: Path, dev: Path) -> str:
+    """Return whether this process has CAP_SYS_ADMIN, and who owns the GPUs' control device."""
+    try:
+        match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", (proc / "self" / "status").read_text(), re.MULTILINE)
+        has = bool(match and int(match[1], 16) >> _SYS_ADMIN & 1)
+        capability = f"CAP_SYS_ADMIN: {'yes' if has else 'no'}"
+    except OSError:
+        capability = "CAP_SYS_ADMIN: unknown"
+    try:
+        owner = f"/dev/nvidiactl belongs to user {(dev / 'nvidiactl').stat().st_uid}"
+    except OSError:
+        owner = "there is no /dev/nvidiactl"
+    return f"{capability}; {owner}, this is user {os.getuid()}"
+
+
+def _zeusd(environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        address = zeusd_address(environ)
+        if address is not None:
+            models = ZeusdClient(address).gpu_models()
+            yield Finding("zeusd", Verdict.GOOD, f"{len(models)} GPUs at {address}")
+    except (ZeusError, LimitRefusedError) as error:
+        advice = "start zeusd on the node, mount its socket, or unset ZEUSD_SOCK_PATH and ZEUSD_HOST_PORT"
+        yield Finding("zeusd", Verdict.BROKEN, str(error), advice)
+
+
+def _rapl(environ: Mapping[str, str]) -> Iterator[Finding]:
+    folder = Path(environ.get(FOLDER_VARIABLE) or FOLDER)
+    try:
+        meter = open_rapl(folder, accelerator="", core_count=1, rated_power_w=0.0, interval_s=float("inf"))
+        meter.close()
+        yield Finding("RAPL", Verdict.GOOD, f"energy of the processors, in {folder}")
+    except RaplUnavailableError as error:
+        advice = (
+            f"let this user read {folder}/intel-rapl:*/energy_uj; in a pod, mount {FOLDER} and set {FOLDER_VARIABLE}"
+        )
+        yield Finding("RAPL", Verdict.LACKING, str(error), advice)
+
+
+def _meter(environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        with closing(open_meter(environ)) as meter:
+            found = f"{meter.name}, on {meter.accelerator_count} x {meter.accelerator}"
+            estimated = meter.estimated
+    except ZeusError as error:
+        yield Finding("energy", Verdict.BROKEN, str(error))
+        return
+    if estimated:
+        advice = "it ranks batch sizes of one machine; set ZEUS_KFP_CPU_CORE_POWER_W to what a busy core takes"
+        yield Finding("energy", Verdict.LACKING, f"only estimated: {found}", advice)
+    else:
+        yield Finding("energy", Verdict.GOOD, f"measured: {found}")
+
+
+def _store(environ: Mapping[str, str]) -> Iterator[Finding]:
+    from zeus_kfp.state_store.database import Database
+
+    url = environ.get("ZEUS_KFP_STORE_URL", "")
+    if not url:
+        advice = "set ZEUS_KFP_STORE_URL, such as postgresql://user:password@host/database; training pods need none"
+        yield Finding("store", Verdict.LACKING, "ZEUS_KFP_STORE_URL is not set", advice)
+        return
+    try:
+        database = Database(url, patience_s=0)
+        # Looking at a file that isn't there would make it.
+        if database.is_sqlite and not Path(database.place).exists():
+            yield Finding("store", Verdict.GOOD, f"{database.place} is made when it is first used")
+            return
+        with closing(database):
+            database.read(lambda connection: connection.exec_driver_sql("SELECT 1"))
+        yield Finding("store", Verdict.GOOD, f"reached, at {database.place}")
+    except ZeusError as error:
+        yield Finding("store", Verdict.BROKEN, str(error), "check ZEUS_KFP_STORE_URL and the database's network")
+
+
+def _kfp(environ: Mapping[str, str]) -> Iterator[Finding]:
+    endpoint = environ.get("KF_PIPELINES_ENDPOINT", "")
+    if not endpoint:
+        yield Finding("KFP", Verdict.LACKING, "KF_PIPELINES_ENDPOINT is not set", "set it to schedule from here")
+        return
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
+    url = endpoint if "://" in endpoint else f"http://{endpoint}"
+    try:
+        with urlopen(f"{url.rstrip('/')}/apis/v2beta1/healthz", timeout=5) as answer:
+            yield Finding("KFP", Verdict.GOOD, f"{url} answers with HTTP {answer.status}")
+    except (URLError, OSError, ValueError) as error:
+        yield Finding("KFP", Verdict.BROKEN, f"{url} does not answer: {error}", "check the address and your login")
+
+
+def doctor_table(findings: Sequence[Finding]) -> "Table":
+    """Return the findings as a table for the terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("", "what", "found, and what to change"):
+        table.add_column(name)
+    for finding in findings:
+        advice = f"\n→ {finding.advice}" if finding.advice else ""
+        table.add_row(finding.verdict.value, finding.subject, Text(finding.found + advice))
+    return table

@@ -1,0 +1,56 @@
+"""The power limit that earlier trials found best for a batch size, kept in its arm row."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.engine import Connection
+
+from zeus_kfp.state_store.rows import profile_of
+from zeus_kfp.state_store.statements import Row, put_arm, rows
+from zeus_kfp.state_store.tables import PROFILE, TRIAL
+from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.power.selectors import best_known_limit_w
+from zeus_kfp.zeus_core.profile import Phase, Profile
+
+_LATEST = 200
+"""Profile rows that are looked at: more than any sweep has, so that an old history costs nothing."""
+
+# A sweep that was cut short has not seen the limits that may be better: only those count that led to a choice.
+_SWEEP = (
+    select(PROFILE)
+    .join(TRIAL, (PROFILE.c.trial_id == TRIAL.c.id) & TRIAL.c.power_limit_w.is_not(None))
+    .where(PROFILE.c.job_id == bindparam("job_id"), PROFILE.c.batch_size == bindparam("batch_size"))
+    .where(PROFILE.c.phase == Phase.TRAIN.value, PROFILE.c.power_limit_w.is_not(None))
+    .order_by(PROFILE.c.id.desc())
+    .limit(_LATEST)
+)
+
+
+def learn_limit(connection: Connection, job: Row, spec: JobSpec, profiles: Sequence[Profile]) -> None:
+    """Choose the best power limit of the batch sizes that were just profiled."""
+    for batch_size in {profile.batch_size for profile in profiles if profile.power_limit_w is not None}:
+        put_arm(connection, job, batch_size, _best(connection, job, spec, batch_size))
+
+
+def learn_limits_again(connection: Connection, job: Row, spec: JobSpec) -> None:
+    """Choose the best power limit of every batch size anew, since what is best may have changed."""
+    for batch_size in spec.batch_sizes:
+        put_arm(connection, job, batch_size, _best(connection, job, spec, batch_size))
+
+
+def _best(connection: Connection, job: Row, spec: JobSpec, batch_size: int) -> dict[str, Any]:
+    found = rows(connection, _SWEEP, {"job_id": job.job_id, "batch_size": batch_size})
+    sweep = [profile_of(row) for row in reversed(found)]
+    if not sweep or (not job.rated_power_w and spec.eta_knob < 1):
+        return {"power_limit_w": None, "power_limit_accelerator": ""}
+    limit_w = best_known_limit_w(
+        sweep,
+        batch_size=batch_size,
+        accelerator=sweep[-1].accelerator,
+        accelerator_count=sweep[-1].accelerator_count,
+        eta_knob=spec.eta_knob,
+        max_power_w=job.rated_power_w,
+        objective=spec.power_objective,
+    )
+    return {"power_limit_w": limit_w, "power_limit_accelerator": "" if limit_w is None else sweep[-1].accelerator}

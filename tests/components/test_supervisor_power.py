@@ -1,0 +1,147 @@
+"""Real training processes on GPUs of the fake NVML, under the supervisor: the limit found is what stands at the end."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from zeus_kfp.components.train_with_profiling.supervisor import supervise
+from zeus_kfp.zeus_core.profile import read_profiles
+from zeus_kfp.zeus_core.trial import Purpose, TrialPlan, TrialState
+
+PLAN = TrialPlan(
+    job_id="digits",
+    run_id="run/1",
+    slot=1,
+    number=7,
+    batch_size=64,
+    purpose=Purpose.EXPLORATION,
+    why="the walk's next step",
+    learning_rate_factor=1.5,
+    target_metric=0.9,
+    higher_is_better=True,
+    max_epochs=5,
+    eta_knob=0.5,
+    max_power_w=0.0,
+    cost_threshold=None,
+    max_trial_time_s=100.0,
+)
+TRAINING = """
+import ctypes, os, signal, sys, time
+fake = ctypes.CDLL("libnvidia-ml.so.1")
+fake.fake_nvml_work.argtypes = [ctypes.c_double]
+fake.fake_nvml_work.restype = ctypes.c_double
+
+def train(trial):
+    # The virtual clock of the fake GPUs, so that no test needs time.
+    trial._logbook._instrument._clock = lambda: fake.fake_nvml_work(0.0)
+    for epoch in trial.epochs():
+        for step in trial.train(range(400)):
+            fake.fake_nvml_work(0.1)
+            if epoch == 0 and step == STEP:
+                {code}
+        trial.report_metric(epoch / 2)
+"""
+
+
+@pytest.fixture
+def train(fake_gpus, tmp_path):
+    """Supervise a trial that does something in the middle of profiling."""
+
+    def run(code, step=120, plan=PLAN, **arguments):
+        fake_gpus.set(HIGHEST_MW="250000")
+        source = textwrap.dedent(TRAINING).replace("{code}", code).replace("STEP", str(step))
+        (tmp_path / "user.py").write_text(source)
+        (tmp_path / "out").mkdir()
+        environ = fake_gpus.environ | {"PYTHONPATH": str(tmp_path), "ZEUS_KFP_POWER_PROFILE_STEPS": "40"}
+        return supervise(
+            plan,
+            entry_point="user:train",
+            arguments={},
+            data_path="",
+            model_path=str(tmp_path / "out" / "model"),
+            model_uri="s3://bucket/model",
+            history_path=str(tmp_path / "out" / "history.jsonl"),
+            profile_path=str(tmp_path / "out" / "profile.json"),
+            environ=environ,
+            grace_s=0.5,
+            **arguments,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        ("pass", TrialState.REACHED),
+        ("raise RuntimeError('x')", TrialState.FAILED),
+        ("sys.exit(3)", TrialState.FAILED),
+        ("os._exit(3)", TrialState.FAILED),
+        ("os.kill(os.getpid(), signal.SIGKILL)", TrialState.OOM),
+        ("os.kill(os.getpid(), signal.SIGTERM)", TrialState.FAILED),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", TrialState.FAILED),
+        ("os.fork() and os.kill(os.getpid(), signal.SIGKILL) or time.sleep(60)", TrialState.OOM),
+    ],
+)
+def test_however_training_ends_the_limit_found_stands(fake_gpus, train, code, state):
+    assert train(code).state is state
+    assert fake_gpus.set_count() > 1
+    assert fake_gpus.limits_w() == [250]
+
+
+@pytest.mark.parametrize("step", [0, 9, 10, 11, 49, 50, 51, 173, 349, 350, 399])
+def test_a_kill_at_any_moment_of_profiling_leaves_nothing_behind(fake_gpus, train, step):
+    train("os.kill(os.getpid(), signal.SIGKILL)", step=step)
+    assert fake_gpus.limits_w() == [250]
+
+
+def test_a_trial_that_outlives_its_time_is_repaired_too(fake_gpus, train):
+    signals = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    outcome = train(signals, plan=dataclasses.replace(PLAN, max_trial_time_s=3.0))
+    assert outcome.state is TrialState.NOT_REACHED
+    assert fake_gpus.limits_w() == [250]
+
+
+SUPERVISOR = """
+import sys
+from zeus_kfp.components.train_with_profiling.supervisor import supervise
+from zeus_kfp.zeus_core.trial import TrialPlan
+folder, plan = sys.argv[1:]
+names = ("model_path", "model_uri", "history_path", "profile_path")
+supervise(TrialPlan.from_json(plan), entry_point="user:train", arguments={}, data_path="",
+          **{name: f"{folder}/{name}" for name in names})
+"""
+
+
+def test_a_supervisor_that_must_end_repairs_before_it_does(fake_gpus, tmp_path):
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    (tmp_path / "user.py").write_text(TRAINING.replace("{code}", deaf).replace("STEP", "120"))
+    environ = fake_gpus.environ | {"PYTHONPATH": str(tmp_path)}
+    arguments = [sys.executable, "-c", SUPERVISOR, str(tmp_path), PLAN.to_json()]
+    with subprocess.Popen(arguments, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert any("deaf" in line for line in process.stdout)
+        assert fake_gpus.limits_w() != [250]
+        process.terminate()
+    assert process.returncode == -signal.SIGTERM
+    assert fake_gpus.limits_w() == [250]
+
+
+def test_the_profile_is_an_artifact(fake_gpus, train, tmp_path):
+    train("pass")
+    rows = read_profiles(tmp_path / "out" / "profile.json")
+    assert [row.power_limit_w for row in rows] == [250, 225, 200, 175, 150, 125, 100]
+    assert [row.average_power_w for row in rows] == pytest.approx([row.power_limit_w for row in rows], rel=1e-3)
+
+
+def test_a_pod_that_is_killed_whole_is_repaired_by_the_next_trial(fake_gpus, train, tmp_path):
+    script = "from zeus_kfp.zeus_core.power import open_limiter as o; import os; o().set(120); os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", script], env=fake_gpus.environ).returncode == -signal.SIGKILL
+    assert fake_gpus.limits_w() == [120]
+    assert train("pass").state is TrialState.REACHED
+    assert fake_gpus.limits_w() == [250]
+    assert os.listdir(tmp_path / "limits")

@@ -1,0 +1,195 @@
+"""Several real processes that train together, over gloo."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.training import Trial
+from zeus_kfp.zeus_core.training.group import SoleProcess, open_group, own_gpus
+from zeus_kfp.zeus_core.training.local import local_assignment
+from zeus_kfp.zeus_core.training.summary import Ending, Summary
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "ddp.py"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+TOGETHER = """
+import ctypes, json, os, sys
+import pynvml
+from torch import distributed
+from zeus_kfp.zeus_core.training import Trial
+
+distributed.init_process_group("gloo")
+rank = distributed.get_rank()
+fake = ctypes.CDLL("libnvidia-ml.so.1")
+fake.fake_nvml_work.argtypes, fake.fake_nvml_work.restype = [ctypes.c_double], ctypes.c_double
+pynvml.nvmlInit()
+trial = Trial.from_environment()
+trial._logbook._instrument._clock = lambda: fake.fake_nvml_work(0.0) + 5.0 * rank
+limits = []
+for epoch in trial.epochs():
+    for _ in trial.train(range(400)):
+        distributed.barrier()
+        limits.append([pynvml.nvmlDeviceGetPowerManagementLimit(pynvml.nvmlDeviceGetHandleByIndex(i)) / 1000
+                       for i in range(3)])
+        distributed.barrier()
+        if rank == 0:
+            fake.fake_nvml_work(0.1)
+    for _ in trial.eval(range(3 if rank == 0 else 0)):
+        pass
+    if rank == 0:
+        trial.report_metric(epoch / 2)
+trial.close()
+with open(sys.argv[1] + f"/rank{rank}.json", "w") as file:
+    json.dump({"limits": limits, "epochs": trial.epoch, "reached": trial.reached}, file)
+"""
+REDUCE = """
+import json, math, sys
+from torch import distributed
+from zeus_kfp.zeus_core.training.group import open_group
+from zeus_kfp.zeus_core.training.instrument import Spent
+distributed.init_process_group("gloo")
+group, rank = open_group(), distributed.get_rank()
+group.connect()
+total = group.total(Spent(100.0, 1.0 + rank))
+group.measures = True
+results = [group.agree(7.0 + rank), total.energy_j, total.time_s, group.total(Spent(100.0, 1.0)).energy_j]
+results.append(group.total(Spent(None if rank else 1.0, 1.0)).energy_j)
+group.disconnect()
+# In one piece, so that the lines of two processes don't mix.
+sys.stdout.write(json.dumps(results + [group.agree(5.0 + rank)]) + "\\n")
+"""
+FAIL = """
+import sys
+from torch import distributed
+from zeus_kfp.zeus_core.training import Trial
+distributed.init_process_group("gloo")
+trial = Trial.from_environment()
+for epoch in trial.epochs():
+    trial.report_metric(0.5)
+    if distributed.get_rank() == 0:
+        raise RuntimeError("a bug of the user's")
+"""
+
+
+def torchrun(arguments, environ):
+    done = subprocess.run([*TORCHRUN, *arguments], env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def assignment(tmp_path):
+    """An assignment in a file, for processes of their own."""
+    made = local_assignment(
+        batch_size=64,
+        target_metric=0.95,
+        higher_is_better=True,
+        max_epochs=20,
+        learning_rate_factor=1.0,
+        eta_knob=1.0,
+        cost_threshold=None,
+        data_path="",
+        arguments={},
+        directory=tmp_path,
+    )
+    (tmp_path / "trial.json").write_text(made.to_json())
+    return made
+
+
+def test_the_example_trains_with_two_processes_and_writes_once(assignment, tmp_path):
+    torchrun([str(EXAMPLE)], os.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json")})
+    epochs = [json.loads(line)["epoch"] for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    told = Summary.read(tmp_path / "summary.json")
+    assert epochs == list(range(1, told.epochs + 1))
+    assert (told.ending, told.reason) == (Ending.ENDED, "target reached")
+    assert told.metric >= 0.95
+    assert Path(assignment.model_path).stat().st_size > 0
+    [row] = told.profiles
+    assert row.throughput_samples_per_s == pytest.approx(2048 * told.epochs / told.time_s, rel=0.9)
+
+
+def test_all_processes_follow_the_leaders_limit_at_the_same_step(fake_gpus, assignment, tmp_path):
+    fake_gpus.set(GPUS="3")
+    environ = fake_gpus.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json")}
+    said = torchrun(["--no-python", sys.executable, "-c", TOGETHER, str(tmp_path)], environ)
+    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
+    assert first == second
+    assert first["epochs"] == 2
+    limits = [250] * 50 + [225] * 50 + [200] * 50 + [175] * 50 + [150] * 50 + [125] * 50 + [100] * 50
+    # The third GPU is no process's.
+    assert first["limits"] == [[limit, limit, 250] for limit in limits] + [[125, 125, 250]] * 850
+    assert said.count("profiling 7 power limits") == 1
+    assert fake_gpus.limits_w() == [250, 250, 250]
+    told = Summary.read(tmp_path / "summary.json")
+    rows = [row for row in told.profiles if row.phase == "train"]
+    assert [row.power_limit_w for row in rows] == [250, 225, 200, 175, 150, 125, 100]
+    # Both GPUs count, and each once; all samples of both processes count.
+    assert [row.average_power_w for row in rows] == pytest.approx([2 * row.power_limit_w for row in rows], rel=1e-3)
+    assert rows[0].throughput_samples_per_s == pytest.approx(64 / 0.1 / (200 / 170) ** (1 / 3), rel=1e-3)
+    assert told.accelerator_count == 2
+    seconds = sum(0.1 * (200 / (limit - 80)) ** (1 / 3) for limit in limits + [125] * 850)
+    assert told.time_s == pytest.approx(seconds, rel=1e-3)
+
+
+def test_energy_counts_once_and_time_is_the_slowest_ones():
+    printed = torchrun(["--no-python", sys.executable, "-c", REDUCE], os.environ)
+    results = [json.loads(line) for line in printed.splitlines() if line.startswith("[")]
+    # The leader's value; one machine's energy; the slower time; two machines' energy; unknown energy is unknown; and
+    # each one's own value once it is on its own.
+    assert sorted(results) == [[7.0, 100.0, 2.0, 200.0, None, own] for own in (5.0, 6.0)]
+
+
+def test_a_leader_that_fails_does_not_wait_for_the_others(assignment, tmp_path):
+    environ = os.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json")}
+    command = [*TORCHRUN, "--no-python", sys.executable, "-c", FAIL]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100)
+    assert done.returncode != 0
+    assert "a bug of the user's" in done.stderr
+    assert Summary.read(tmp_path / "summary.json").epochs == 1
+
+
+def test_without_a_launcher_a_process_trains_alone():
+    group = open_group({})
+    assert isinstance(group, SoleProcess)
+    assert isinstance(open_group({"WORLD_SIZE": "1", "RANK": "0"}), SoleProcess)
+    assert (group.agree(3.0), math.isnan(group.agree(math.nan))) == (3.0, True)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"WORLD_SIZE": "2"},
+        {"WORLD_SIZE": "2", "RANK": "2"},
+        {"WORLD_SIZE": "two", "RANK": "0"},
+        {"WORLD_SIZE": "2", "RANK": "-1"},
+        {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_RANK": "2"},
+        {"WORLD_SIZE": "0", "RANK": "0"},
+    ],
+)
+def test_a_launcher_that_makes_no_sense_is_named(environ):
+    with pytest.raises(InvalidValueError, match="name no process of a group"):
+        open_group(environ)
+
+
+@pytest.mark.parametrize(
+    ("visible", "own"), [(None, "0,1"), ("3,5,7", "3,5"), ("GPU-aa", "GPU-aa"), ("", ""), ("2,3", "2,3")]
+)
+def test_only_the_gpus_of_the_group_are_its_own(visible, own):
+    environ = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"} | (
+        {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    )
+    assert own_gpus(environ)["CUDA_VISIBLE_DEVICES"] == own
+    assert own_gpus({"CUDA_VISIBLE_DEVICES": "1"}) == {"CUDA_VISIBLE_DEVICES": "1"}
+
+
+def test_a_batch_that_cannot_be_divided_is_named(tmp_path, monkeypatch):
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert Trial.local(batch_size=8, target_metric=1.0, directory=tmp_path).local_batch_size == 4
+    with pytest.raises(InvalidValueError, match="a batch of 7 samples can't be divided among 2 processes"):
+        _ = Trial.local(batch_size=7, target_metric=1.0, directory=tmp_path).local_batch_size

@@ -1,0 +1,54 @@
+"""The demonstration on a simulated GPU: the real pipeline, the real NVML binding, a library of our own."""
+
+import os
+import shutil
+
+import pytest
+from rich.console import Console
+
+from zeus_kfp.pipelines.demo.fake_gpu import STEP_VARIABLE, build, fake_gpu, step_on_gpu
+from zeus_kfp.pipelines.demo.run import run_demo
+from zeus_kfp.state_store import StateStore
+from zeus_kfp.zeus_core.errors import InvalidValueError
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc) to build the fake NVML with")
+
+
+@needs_compiler
+def test_a_recurrence_profiles_power_limits(tmp_path):
+    assert run_demo(tmp_path, 1, Console(quiet=True), "fake-gpu") == 0
+    with StateStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        (trial,) = store.trials("digits-fake-gpu")
+        rows = [row for row in store.profiles("digits-fake-gpu") if row.profile.phase == "train"]
+    assert (trial.energy_source, trial.energy_estimated, trial.accelerator) == ("nvml", False, "simulated GPU")
+    limits_w = [row.profile.power_limit_w for row in rows]
+    assert limits_w == [300, 250, 200, 150, 100][: len(limits_w)]
+    assert len(limits_w) > 1
+    powers_w = [row.profile.average_power_w for row in rows]
+    assert powers_w == pytest.approx([min(limit_w, 280) for limit_w in limits_w], rel=0.02)
+    assert STEP_VARIABLE not in os.environ
+
+
+@needs_compiler
+def test_the_environment_is_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/lib/of/mine")
+    before = dict(os.environ)
+    with fake_gpu(tmp_path):
+        assert os.environ["LD_LIBRARY_PATH"] == f"{tmp_path}:/lib/of/mine"
+    assert dict(os.environ) == before
+
+
+def test_without_a_compiler_people_are_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InvalidValueError, match="a fake GPU needs a C compiler"):
+        build(tmp_path)
+
+
+def test_without_a_fake_gpu_a_step_takes_no_time_of_its(monkeypatch):
+    monkeypatch.delenv(STEP_VARIABLE, raising=False)
+    assert step_on_gpu()(64) is None
+
+
+def test_a_device_that_is_none_is_named(tmp_path):
+    with pytest.raises(InvalidValueError, match="device must be cpu or fake-gpu, not 'tpu'"):
+        run_demo(tmp_path, 1, Console(quiet=True), "tpu")

@@ -1,0 +1,68 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from zeus_kfp.pipelines.cli import app
+from zeus_kfp.zeus_core.errors import InvalidValueError
+
+HEAD = "dataset,network,batch_size,optimizer"
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    """A command over three sizes that need 5, 6 and 10 epochs of 100, 60 and 40 J."""
+    runs = "".join(f"d,n,{size},sgd,0.1,1,0.5,{epochs}\n" for size, epochs in ((8, 5), (16, 6), (32, 10)))
+    power = "".join(f"d,n,{size},sgd,100,{joules / 100},100\n" for size, joules in ((8, 100), (16, 60), (32, 40)))
+    (tmp_path / "train.csv").write_text(f"{HEAD},learning_rate,run,target_metric,target_epoch\n{runs}")
+    (tmp_path / "power.csv").write_text(f"{HEAD},power_limit,time_per_epoch,average_power\n{power}")
+    return [
+        "simulate",
+        *("--train-trace", str(tmp_path / "train.csv"), "--power-trace", str(tmp_path / "power.csv")),
+        *("--default-batch-size", "8", "--target-metric", "0.5", "--max-epochs", "20"),
+        *("--eta", "0.5", "--beta", "2", "--recurrences", "10", "--seeds", "2"),
+    ]
+
+
+def test_it_prints_a_table_and_writes_the_same_as_json_and_a_picture(command: list[str], tmp_path: Path) -> None:
+    out, picture = tmp_path / "out.json", tmp_path / "curve.png"
+    wanted = [*command, "--policy", "zeus", "--policy", "bayes", "--json", str(out), "--plot", str(picture)]
+    result = CliRunner().invoke(app, wanted, catch_exceptions=False)
+    assert result.exit_code == 0
+    written = json.loads(out.read_text())
+    assert (written["oracle_cost"], written["default_cost"]) == (3600, 5000)
+    assert [one["policy"] for one in written["policies"]] == ["zeus", "bayes"]
+    for one in written["policies"]:
+        assert f"{one['cost']['mean']:.4g}" in result.output
+        assert one["regret"]["mean"] == pytest.approx(one["cost"]["mean"] / 3600 - 1)
+        assert len(one["regret_curve"]) == 10
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_change_of_gpu_needs_its_power_trace_only(command: list[str], tmp_path: Path) -> None:
+    other = (tmp_path / "power.csv").read_text().replace("d,n,32,sgd,100,0.4,100\n", "")
+    (tmp_path / "other.csv").write_text(other)
+    out = tmp_path / "out.json"
+    wanted = [*command, "--gpu-power-trace", str(tmp_path / "other.csv"), "--change-at", "6", "--json", str(out)]
+    assert CliRunner().invoke(app, wanted, catch_exceptions=False).exit_code == 0
+    assert json.loads(out.read_text())["job"]["batch_sizes"] == [8, 16]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--policy", "best"], "policy must be one of"),
+        (["--eta", "2"], "eta_knob"),
+        (["--beta", "nan"], "beta_knob"),
+        (["--recurrences", "0"], "recurrences"),
+        (["--overlap", "0"], "overlap"),
+        (["--json", "/nowhere/out.json"], "/nowhere/out.json can't be written"),
+        (["--plot", "/nowhere/out.png"], "/nowhere/out.png can't be written"),
+        (["--plot", "out.docx"], "out.docx can't be written"),
+        (["--train-trace", "/nowhere.csv"], "/nowhere.csv can't be read"),
+    ],
+)
+def test_what_can_not_be_done_is_said(command: list[str], more: list[str], message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        CliRunner().invoke(app, [*command, *more], catch_exceptions=False)

@@ -1,0 +1,170 @@
+"""The real Trainer of transformers, on a tiny model with random weights."""
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from zeus_kfp.zeus_core.errors import InvalidValueError  # noqa: E402
+from zeus_kfp.zeus_core.meters import open_meter  # noqa: E402
+from zeus_kfp.zeus_core.power import open_limiter  # noqa: E402
+from zeus_kfp.zeus_core.profile import Phase  # noqa: E402
+from zeus_kfp.zeus_core.training import Trial  # noqa: E402
+from zeus_kfp.zeus_core.training.huggingface import ZeusCallback  # noqa: E402
+from zeus_kfp.zeus_core.training.local import local_assignment  # noqa: E402
+from zeus_kfp.zeus_core.training.summary import Ending, Summary  # noqa: E402
+
+WORDS = 16
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """A model this small gains nothing from several threads, which only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def sentences(count):
+    """Sentences whose label is whether word 3 is among them."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(4, WORDS, (count, 6), generator=generator)
+    ids[::2, 0] = 3
+    return [{"input_ids": row, "labels": torch.tensor(int(row[0] == 3))} for row in ids]
+
+
+def accuracy(prediction):
+    return {"accuracy": float((prediction.predictions.argmax(-1) == prediction.label_ids).mean())}
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    def make(trial, metric="eval_accuracy", samples=256, callbacks=(), **arguments):
+        transformers.set_seed(0)
+        config = transformers.BertConfig(
+            vocab_size=WORDS, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+        )
+        usual = {
+            "output_dir": str(tmp_path / "hf"),
+            "per_device_train_batch_size": trial.local_batch_size,
+            "num_train_epochs": trial.plan.max_epochs,
+            "eval_strategy": "epoch",
+            "save_strategy": "no",
+            "report_to": [],
+            "use_cpu": True,
+            "disable_tqdm": True,
+            "learning_rate": 5e-3,
+        }
+        return transformers.Trainer(
+            model=transformers.BertForSequenceClassification(config),
+            args=transformers.TrainingArguments(**usual | arguments),
+            train_dataset=sentences(samples),
+            eval_dataset=sentences(32),
+            compute_metrics=accuracy,
+            callbacks=[ZeusCallback(trial, metric), *callbacks],
+        )
+
+    return make
+
+
+def history(folder):
+    return [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+
+
+def test_training_ends_when_the_target_is_reached(trainer, tmp_path):
+    trial = Trial.local(batch_size=32, target_metric=0.95, max_epochs=30, directory=tmp_path)
+    made = trainer(trial)
+    made.train()
+    told = Summary.read(tmp_path / "summary.json")
+    assert (told.ending, told.reason) == (Ending.ENDED, "target reached")
+    assert told.metric >= 0.95
+    assert 1 <= told.epochs < 30
+    assert made.state.epoch == told.epochs == len(history(tmp_path))
+    assert {row.phase for row in told.profiles} == {"train", "eval"}
+
+
+@pytest.mark.parametrize(("max_epochs", "threshold", "reason"), [(2, None, "max_epochs"), (9, 1e-9, "early stop: ")])
+def test_training_ends_when_the_trial_does(trainer, tmp_path, max_epochs, threshold, reason):
+    trial = Trial.local(
+        batch_size=32, target_metric=2.0, max_epochs=max_epochs, cost_threshold=threshold, directory=tmp_path
+    )
+    made = trainer(trial)
+    made.train()
+    told = Summary.read(tmp_path / "summary.json")
+    assert told.reason.startswith(reason)
+    assert made.state.global_step == told.epochs * 8
+
+
+def test_steps_of_several_batches_count_all_their_samples(trainer, tmp_path):
+    trial = Trial.local(batch_size=16, target_metric=2.0, max_epochs=1, directory=tmp_path)
+    trainer(trial, per_device_train_batch_size=8, gradient_accumulation_steps=2).train()
+    assert trial._logbook.phases.samples(Phase.TRAIN) == 256
+    assert trial._logbook.phases.samples(Phase.EVAL) == 32
+
+
+def test_an_evaluation_in_the_middle_of_an_epoch_is_no_end_of_it(trainer, tmp_path):
+    trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=2, directory=tmp_path)
+    trainer(trial, eval_strategy="steps", eval_steps=3).train()
+    assert [row["epoch"] for row in history(tmp_path)] == [1, 2]
+    assert Summary.read(tmp_path / "summary.json").reason == "max_epochs"
+
+
+def test_a_trainer_that_ends_first_ends_the_trial(trainer, tmp_path):
+    trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=50, directory=tmp_path)
+    trainer(trial, num_train_epochs=2).train()
+    told = Summary.read(tmp_path / "summary.json")
+    assert (told.ending, told.epochs) == (Ending.ENDED, 2)
+
+
+def test_a_metric_that_is_not_there_is_named(trainer, tmp_path):
+    trial = Trial.local(batch_size=32, target_metric=2.0, directory=tmp_path)
+    with pytest.raises(InvalidValueError, match=r"no metric 'eval_f1'; those of this epoch are .*'eval_accuracy'"):
+        trainer(trial, metric="eval_f1").train()
+
+
+def test_a_trainer_that_never_evaluates_is_told_so(trainer, tmp_path):
+    trial = Trial.local(batch_size=32, target_metric=2.0, directory=tmp_path)
+    with pytest.raises(InvalidValueError, match='TrainingArguments needs eval_strategy="epoch"'):
+        trainer(trial, eval_strategy="no").train()
+
+
+def test_an_evaluation_outside_of_training_is_the_users_own(trainer, tmp_path):
+    trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=1, directory=tmp_path)
+    made = trainer(trial)
+    assert "eval_accuracy" in made.evaluate()
+    made.train()
+    made.evaluate()
+    assert len(history(tmp_path)) == 1
+
+
+def test_power_limits_are_profiled(trainer, fake_gpus, tmp_path):
+    class Gpu(transformers.TrainerCallback):
+        limits = []
+
+        def on_step_end(self, args, state, control, **_):
+            self.limits.append(fake_gpus.limits_w()[0])
+            fake_gpus.work(0.5)
+
+    assignment = local_assignment(
+        batch_size=4,
+        target_metric=2.0,
+        higher_is_better=True,
+        max_epochs=2,
+        learning_rate_factor=1.0,
+        eta_knob=1.0,
+        cost_threshold=None,
+        data_path="",
+        arguments={},
+        directory=tmp_path,
+    )
+    trial = Trial(assignment, meter=open_meter(), clock=fake_gpus.clock, limiter=open_limiter())
+    gpu = Gpu()
+    trainer(trial, callbacks=[gpu], samples=240).train()
+    told = Summary.read(tmp_path / "summary.json")
+    rows = [row for row in told.profiles if row.phase == "train"]
+    assert [row.power_limit_w for row in rows] == [250, 225, 200, 175, 150, 125, 100]
+    assert set(gpu.limits[60:]) == {125}
+    assert fake_gpus.limits_w() == [250]

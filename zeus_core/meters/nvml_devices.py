@@ -1,0 +1,258 @@
+"""The NVIDIA GPUs that this process may use, through NVML.
+
+NVML speaks mJ and mW; both are turned into J and W here and nowhere else. Reading needs no privilege; setting a power
+limit does.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from zeus_kfp.zeus_core.meters.visible_devices import visible_devices
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S = 0.05
+_TRIES = 3
+
+
+class NvmlUnavailableError(Exception):
+    """NVML can't be used here.
+
+    Attributes:
+        gpus_left_out: Whether there are GPUs that this process may use, so that people should know.
+    """
+
+    def __init__(self, why: str, *, gpus_left_out: bool = False) -> None:
+        """Keep why."""
+        super().__init__(why)
+        self.gpus_left_out = gpus_left_out
+
+
+class LimitRefusedError(Exception):
+    """A power limit can't be set; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU.
+
+    Attributes:
+        handle: What NVML knows it by.
+        index: Its number in NVML.
+        uuid: "GPU-…".
+        model: Its name; "" if unknown.
+    """
+
+    handle: Any = field(compare=False)
+    index: int
+    uuid: str
+    model: str
+
+
+class NvmlDevices:
+    """The GPUs that this process may use, with NVML open.
+
+    Attributes:
+        gpus: The GPUs, in the order in which CUDA shows them.
+        model: Their model; several different ones are joined with " + ".
+        count: How many.
+        total: How many GPUs NVML shows, those included that this process may not use.
+        max_power_w: Sum of their highest allowed limits in W; 0 if unknown.
+        power_limit_w: Limit in W that all of them had when they were opened; None if unknown or different.
+    """
+
+    def __init__(self, nvml: Any, gpus: list[Gpu], total: int) -> None:
+        """Read what the GPUs are.
+
+        Args:
+            nvml: The initialised pynvml module.
+            gpus: Those that this process may use.
+            total: How many GPUs NVML shows.
+        """
+        self._nvml = nvml
+        self._is_closed = False
+        self.total = total
+        self.gpus = tuple(gpus)
+        self.count = len(gpus)
+        self.model = " + ".join(self.models)[:255] or "NVIDIA GPU"
+        highest_w = [self._highest_w(gpu) for gpu in gpus]
+        self.max_power_w = sum(power for power in highest_w if power) if all(highest_w) else 0.0
+        limits_w = {self.limit_w(gpu) for gpu in gpus}
+        self.power_limit_w = limits_w.pop() if len(limits_w) == 1 else None
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The different models among them."""
+        return tuple(dict.fromkeys(gpu.model for gpu in self.gpus if gpu.model))
+
+    @property
+    def driver_version(self) -> str:
+        """The driver's version; "" if it can't be read."""
+        try:
+            return _text(self._nvml.nvmlSystemGetDriverVersion())
+        except self._nvml.NVMLError as error:
+            logger.debug("nvmlSystemGetDriverVersion: %s", error)
+            return ""
+
+    def energies_j(self) -> list[float | None]:
+        """Return each GPU's energy counter in J, None where it can't be read."""
+        return [_thousandth(self._ask("GetTotalEnergyConsumption", gpu)) for gpu in self.gpus]
+
+    def power_w(self) -> float | None:
+        """Return the power in W over all GPUs now; None if any of them can't be read."""
+        powers = [_thousandth(self._ask("GetPowerUsage", gpu)) for gpu in self.gpus]
+        known = [power for power in powers if power is not None]
+        return sum(known) if len(known) == len(powers) else None
+
+    def utilisations(self) -> list[float | None]:
+        """Return the share of time, 0 to 1, in which each GPU was at work lately; None where it can't be read."""
+        asked = [self._ask("GetUtilizationRates", gpu) for gpu in self.gpus]
+        return [None if rates is None else rates.gpu / 100 for rates in asked]
+
+    def limit_w(self, gpu: Gpu) -> float | None:
+        """Return the power limit of a GPU in W now; None if it can't be read."""
+        return _thousandth(self._ask("GetPowerManagementLimit", gpu)) or None
+
+    def default_limit_w(self, gpu: Gpu) -> float | None:
+        """Return the power limit in W that a GPU has after a boot; None if it can't be read."""
+        return _thousandth(self._ask("GetPowerManagementDefaultLimit", gpu)) or None
+
+    def allowed_w(self, gpu: Gpu) -> tuple[float, float] | None:
+        """Return the lowest and the highest power limit in W that a GPU takes; None if they can't be read."""
+        constraints_mw = self._ask("GetPowerManagementLimitConstraints", gpu)
+        return (constraints_mw[0] / 1000, constraints_mw[1] / 1000) if constraints_mw else None
+
+    def process_ids(self, gpu: Gpu) -> list[int]:
+        """Return the processes that compute on a GPU; none where they can't be known."""
+        return [process.pid for process in self._ask("GetComputeRunningProcesses", gpu) or ()]
+
+    def is_divided(self, gpu: Gpu) -> bool:
+        """Return whether a GPU is divided into parts (MIG), which several users may share."""
+        mode = self._ask("GetMigMode", gpu)
+        return bool(mode and mode[0])
+
+    def set_limit(self, gpu: Gpu, power_limit_w: float) -> None:
+        """Ask for a power limit in W.
+
+        Raises:
+            LimitRefusedError: If NVML refuses.
+        """
+        try:
+            self._call("SetPowerManagementLimit", gpu.handle, round(power_limit_w * 1000))
+        except self._nvml.NVMLError as error:
+            raise LimitRefusedError(f"NVML refuses to set the power limit of GPU {gpu.index}: {error}") from error
+
+    def close(self) -> None:
+        """Close NVML; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._nvml.nvmlShutdown()
+        except self._nvml.NVMLError as error:
+            logger.debug("NVML could not be closed: %s", error)
+
+    def _highest_w(self, gpu: Gpu) -> float | None:
+        allowed_w = self.allowed_w(gpu)
+        return allowed_w[1] if allowed_w else self.default_limit_w(gpu) or self.limit_w(gpu)
+
+    def _ask(self, what: str, gpu: Gpu) -> Any:
+        try:
+            return self._call(what, gpu.handle)
+        except self._nvml.NVMLError as error:
+            logger.debug("nvmlDevice%s: %s", what, error)
+            return None
+
+    def _call(self, what: str, *arguments: Any) -> Any:
+        """Call a function of a GPU, once more where it says that it isn't ready yet."""
+        function = getattr(self._nvml, f"nvmlDevice{what}")
+        passing = (self._nvml.NVML_ERROR_NOT_READY, self._nvml.NVML_ERROR_TIMEOUT)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return function(*arguments)
+            except self._nvml.NVMLError as error:
+                if error.value not in passing or not tries_left:
+                    raise
+            time.sleep(_PAUSE_S)
+
+
+def open_devices(cuda_visible_devices: str | None, *, load: Callable[[], Any] | None = None) -> NvmlDevices:
+    """Open NVML with the GPUs that CUDA would show this process.
+
+    Args:
+        cuda_visible_devices: Value of CUDA_VISIBLE_DEVICES; None if it is unset.
+        load: Returns the pynvml module; for tests.
+
+    Raises:
+        NvmlUnavailableError: If there is no NVML, or no GPU.
+    """
+    nvml = _initialised(load or _load_pynvml)
+    gpus = _listed(nvml)
+    devices = NvmlDevices(nvml, _visible(nvml, gpus, cuda_visible_devices), len(gpus))
+    if not devices.gpus:
+        devices.close()
+        raise NvmlUnavailableError(f"no GPU is visible (CUDA_VISIBLE_DEVICES={cuda_visible_devices!r})")
+    return devices
+
+
+def _load_pynvml() -> Any:
+    try:
+        import pynvml
+    except ImportError as error:
+        raise NvmlUnavailableError(f"nvidia-ml-py is not installed: {error}") from error
+    return pynvml
+
+
+def _initialised(load: Callable[[], Any]) -> Any:
+    nvml = load()
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise NvmlUnavailableError(f"NVML can't be opened: {error}") from error
+    return nvml
+
+
+def _listed(nvml: Any) -> list[Gpu]:
+    try:
+        return [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    except nvml.NVMLError as error:
+        nvml.nvmlShutdown()
+        raise NvmlUnavailableError(f"the GPUs can't be listed: {error}", gpus_left_out=True) from error
+
+
+def _visible(nvml: Any, gpus: list[Gpu], value: str | None) -> list[Gpu]:
+    entries = None if value is None else ",".join(_parent(nvml, entry.strip()) for entry in value.split(","))
+    return [gpus[index] for index in visible_devices(entries, [gpu.uuid for gpu in gpus])]
+
+
+def _gpu(nvml: Any, index: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    try:
+        model = _text(nvml.nvmlDeviceGetName(handle))
+    except nvml.NVMLError as error:
+        logger.debug("the name of GPU %d: %s", index, error)
+        model = ""
+    return Gpu(handle, index, _text(nvml.nvmlDeviceGetUUID(handle)), model)
+
+
+def _parent(nvml: Any, entry: str) -> str:
+    """Return the UUID of the GPU that a MIG-<uuid> is a part of; anything else as it is."""
+    if not entry.startswith("MIG-") or entry.startswith("MIG-GPU-"):
+        return entry
+    try:
+        part = nvml.nvmlDeviceGetHandleByUUID(entry)
+        return _text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part)))
+    except nvml.NVMLError as error:
+        logger.warning("%s in CUDA_VISIBLE_DEVICES is not known: %s", entry, error)
+        return entry
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
+
+
+def _thousandth(value: int | None) -> float | None:
+    return None if value is None else value / 1000

@@ -1,0 +1,163 @@
+"""The power limit of a trial while it trains: profiled, or known from earlier trials, and put back at the end."""
+
+import math
+from collections.abc import Callable
+
+from zeus_kfp.zeus_core.meters import Meter
+from zeus_kfp.zeus_core.power.interface import LimitRange, PowerLimiter
+from zeus_kfp.zeus_core.power.on_signal import RestoreAtEnd
+from zeus_kfp.zeus_core.power.options import ProfilingOptions
+from zeus_kfp.zeus_core.power.profiling import Part, PowerProfiler
+from zeus_kfp.zeus_core.power.selectors import parse_selector
+from zeus_kfp.zeus_core.training.group import Group
+from zeus_kfp.zeus_core.training.phases import PhaseTotals
+from zeus_kfp.zeus_core.trial import TrialPlan
+
+
+class SharedLimiter:
+    """A limiter of which every process of a group has its own; all of them see the leader's limits."""
+
+    def __init__(self, limiter: PowerLimiter, group: Group) -> None:
+        """Agree on what may be set; called in every process."""
+        self._limiter = limiter
+        self._group = group
+        self.name = limiter.name
+        self.why_not = limiter.why_not
+        lowest_w = group.agree(limiter.allowed.lowest_w if limiter.allowed else math.nan)
+        highest_w = group.agree(limiter.allowed.highest_w if limiter.allowed else math.nan)
+        self.allowed = None if math.isnan(lowest_w) else LimitRange(lowest_w, highest_w)
+        self.found_w = self._shared(limiter.found_w)
+
+    def set(self, power_limit_w: float) -> float | None:
+        """Set a limit wherever this process may, and return the one that stands for the leader."""
+        return self._shared(self._limiter.set(power_limit_w))
+
+    def restore(self) -> None:
+        """Put back what this process found."""
+        self._limiter.restore()
+
+    def close(self) -> None:
+        """Restore, and give back what the limiter holds."""
+        self._limiter.close()
+
+    def _shared(self, limit_w: float | None) -> float | None:
+        shared_w = self._group.agree(math.nan if limit_w is None else limit_w)
+        return None if math.isnan(shared_w) else shared_w
+
+
+class PowerControl:
+    """Sets the power limits of a trial.
+
+    Attributes:
+        profiler: What finds the best limit; None where it is known, or can't be set.
+    """
+
+    def __init__(
+        self,
+        plan: TrialPlan,
+        limiter: PowerLimiter,
+        meter: Meter,
+        totals: PhaseTotals,
+        options: ProfilingOptions,
+        group: Group,
+        say: Callable[[str], None],
+    ) -> None:
+        """Prepare; nothing is set before :meth:`start`."""
+        self._plan = plan
+        self._limiter = limiter
+        self._meter = meter
+        self._totals = totals
+        self._options = options
+        self._group = group
+        self._say = say
+        self._guard: RestoreAtEnd | None = None
+        self._known_standing_w: float | None = None
+        self.profiler: PowerProfiler | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the limit stays as it is from now on."""
+        return self.profiler is None or self.profiler.is_done
+
+    @property
+    def profiled_limit_w(self) -> float | None:
+        """The limit in W that was chosen after profiling; None if none was, or not yet."""
+        return self.profiler.chosen_w if self.profiler is not None else None
+
+    @property
+    def settled_limit_w(self) -> float | None:
+        """The limit in W that was chosen, after profiling or by earlier trials, and stands; None if none was."""
+        return self._known_standing_w if self.profiler is None else self.profiler.chosen_w
+
+    def start(self) -> None:
+        """Set the limit that is known to be best, or begin to look for it."""
+        self._guard = RestoreAtEnd(self._limiter)
+        shared = SharedLimiter(self._limiter, self._group)
+        limits_w = self._limits_w(shared.allowed)
+        known_w = self._known_w()
+        if known_w is not None and shared.allowed is not None:
+            self._known_standing_w = standing_w = shared.set(known_w)
+            self._totals.enter(Part.SETTLED, standing_w)
+            self._say(f"power limit {standing_w or math.nan:g} W set, known from earlier trials")
+        elif len(limits_w) > 1 and not self._group.agree(self._meter.estimated):
+            self._say(f"profiling {len(limits_w)} power limits from {limits_w[0]:g} to {limits_w[-1]:g} W")
+            self.profiler = self._profiler(shared, limits_w)
+
+    def begin_loop(self, steps: int | None) -> None:
+        """Begin a training loop."""
+        if self.profiler is not None:
+            self.profiler.begin_loop(steps)
+
+    def step(self) -> None:
+        """Begin a step of training."""
+        if self.profiler is not None:
+            self.profiler.step()
+
+    def end_loop(self) -> None:
+        """End a training loop."""
+        if self.profiler is not None:
+            self.profiler.end_loop()
+
+    def end_epoch(self) -> None:
+        """End an epoch."""
+        if self.profiler is not None:
+            self.profiler.end_epoch()
+
+    def end(self) -> None:
+        """Put back what was found, and free the GPUs; a second call does nothing."""
+        self._limiter.close()
+        if self._guard is not None:
+            self._guard.take_back()
+            self._guard = None
+
+    def _known_w(self) -> float | None:
+        """Return the limit in W that earlier trials found best on these GPUs; None if there is none."""
+        plan, model = self._plan, self._meter.accelerator
+        is_alike = plan.power_limit_accelerator in ("", model) and self._objective == plan.power_objective
+        return plan.power_limit_w if self._group.agree(is_alike) else None
+
+    @property
+    def _objective(self) -> str:
+        return self._options.objective or self._plan.power_objective
+
+    def _limits_w(self, allowed: LimitRange | None) -> tuple[float, ...]:
+        if allowed is None:
+            return ()
+        lowest_w = allowed.clamped(self._options.lowest_w or allowed.lowest_w)
+        highest_w = allowed.clamped(self._options.highest_w or allowed.highest_w)
+        return LimitRange(lowest_w, max(lowest_w, highest_w)).sweep(self._options.step_w)
+
+    def _profiler(self, limiter: PowerLimiter, limits_w: tuple[float, ...]) -> PowerProfiler:
+        max_power_w = self._plan.max_power_w or self._meter.max_power_w or limits_w[0] * self._meter.accelerator_count
+        return PowerProfiler(
+            limiter,
+            limits_w,
+            self._totals,
+            parse_selector(self._objective, eta_knob=self._plan.eta_knob, max_power_w=max_power_w),
+            self._options,
+            shortest_window_s=self._meter.shortest_window_s,
+            settling_s=self._meter.settling_s,
+            most_epochs=max(self._plan.max_epochs // 2, 1),
+            say=self._say,
+            agree=self._group.agree,
+        )
