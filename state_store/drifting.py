@@ -13,7 +13,7 @@ from zeus_kfp.zeus_core.cost_drift import CostDrift, cost_drift
 from zeus_kfp.zeus_core.validation import number, text
 
 MAX_REASON_CHARACTERS = 255
-_LOOKED_AT = 100
+_LOOKED_AT = 50
 """Latest trials of a job that its costs are compared over: a report costs the same, however long the history."""
 
 _OF_JOB = select(DRIFT).where(DRIFT.c.job_id == bindparam("job_id")).order_by(DRIFT.c.id)

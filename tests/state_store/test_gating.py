@@ -2,7 +2,8 @@
 
 import dataclasses
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -250,6 +251,14 @@ def test_a_report_from_before_the_clock_went_back_holds_a_slot_for_one_lease(sto
     assert not store.open_recurrence(spec, "at-once").granted
     clock.move(seconds=3600 + 601)
     assert store.open_recurrence(spec, "next").granted
+
+
+def test_a_lease_is_as_long_on_the_night_when_summer_time_begins(store, clock):
+    clock.now = datetime(2026, 3, 29, 1, 59, tzinfo=ZoneInfo("Europe/Berlin"))
+    store.open_recurrence(WEEKLY, "run")
+    store.suggest("job", "run", 1)
+    (trial,) = store.trials("job")
+    assert trial.lease_expires_at - trial.issued_at == timedelta(seconds=WEEKLY.max_trial_time_s, minutes=10)
 
 
 def of_user(job_id, user="ann", cap=2, **knobs):
