@@ -201,7 +201,12 @@ def _with_evidence(learnt: Learnt, observation: Observation, cost: float) -> Lea
     reached = observation.state is TrialState.REACHED
     result = Result(observation.batch_size, reached, cost, observation.num_epochs, observation.epoch_cost)
     evidences = with_result({size: arm.evidence for size, arm in learnt.arms.items()}, result)
-    return replace(learnt, arms={size: replace(arm, evidence=evidences[size]) for size, arm in learnt.arms.items()})
+    changed = {
+        size: replace(arm, evidence=evidences[size])
+        for size, arm in learnt.arms.items()
+        if evidences[size] is not arm.evidence
+    }
+    return replace(learnt, arms={**learnt.arms, **changed})
 
 
 def _with_result(job: JobSpec, arm: ArmSummary, cost: float, reached: bool, explored: bool) -> ArmSummary:
