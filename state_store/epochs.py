@@ -33,11 +33,16 @@ def is_new_data(job: Row, data_version: str) -> bool:
     return bool(data_version and job.recurrence_count and data_version != job.data_version)
 
 
+def data_is_gone(job: Row) -> bool:
+    """Return whether the preprocessed data was found gone from storage, and has not been made again yet."""
+    return bool(job.data_generation and not job.data_began_number)
+
+
 def data_of_next(job: Row, data_version: str) -> DataOfNext:
     """Return the data of a job's next recurrence; a run that states no version uses the job's last one."""
     number = job.recurrence_count + 1
     version = data_version or job.data_version
-    is_gone = job.data_generation > 0 and not job.data_began_number
+    is_gone = data_is_gone(job)
     is_due = bool(job.preprocess_every) and number - job.data_began_number >= job.preprocess_every
     generation, why = job.data_generation, ""
     if is_gone:
@@ -56,8 +61,8 @@ def data_of_next(job: Row, data_version: str) -> DataOfNext:
 
 def data_gone(job: Row, recurrence: Row) -> dict[str, Any]:
     """Return what changes in a job's row once the data of a recurrence turned out to be gone from storage."""
-    if not recurrence.data_epoch.endswith(f"-{job.data_generation}"):
-        return {}  # somebody has seen it before
+    if recurrence.data_epoch != f"{job.data_version}-{job.data_generation}":
+        return {}  # somebody has seen it before, or the data has changed since
     return {"data_generation": job.data_generation + 1, "data_began_number": 0}
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import bindparam, select, text
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.drifting import pending_drifts
-from zeus_kfp.state_store.epochs import is_new_data
+from zeus_kfp.state_store.epochs import data_is_gone, is_new_data
 from zeus_kfp.state_store.locking import alive_until, oldest_open, open_count
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
 from zeus_kfp.state_store.rows import next_due_at
@@ -59,7 +59,8 @@ def _why_not_due(connection: Connection, job: Row, now: datetime, data_version: 
     due_at = _due_at(job, now)
     if due_at is None or now >= due_at - _slack(job):
         return ""
-    if is_new_data(job, data_version) or pending_drifts(connection, job):
+    # A recurrence whose data was gone has trained nothing, and used up its turn.
+    if data_is_gone(job) or is_new_data(job, data_version) or pending_drifts(connection, job):
         return ""
     return (
         f"job {job.job_id} is not due: its period (period_s) is {_span(job.period_s)}, and the next recurrence is due "

@@ -76,6 +76,8 @@ def _checked(name: str, kind: str, value: Any) -> Any:
     types, _ = _KINDS[kind]
     if kind == "NUMBER_INTEGER" and isinstance(value, float) and value.is_integer():
         value = int(value)  # KFP's API may hand a parameter back as 8.0
+    if kind == "NUMBER_DOUBLE" and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)  # and a number such as 2.0 as 2
     if not isinstance(value, types) or (isinstance(value, bool) and kind != "BOOLEAN"):
         raise _wrong(name, kind, value)
     value = list(value) if isinstance(value, tuple) else value

@@ -8,6 +8,7 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 LAST_OUTPUTS = {
+    "policies": " bytes\n",
     "quickstart": " bytes\n",
     "recurring": "{'cron': '0 0 3 * * *', 'parameters': {'max_retries': 2}, 'max_concurrency': 1}\n",
 }
