@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.rows import profile_of
@@ -16,12 +16,16 @@ from zeus_kfp.zeus_core.profile import Phase, Profile
 _LATEST = 200
 """Profile rows that are looked at: more than any sweep has, so that an old history costs nothing."""
 
+_IS_TRAINING = (PROFILE.c.phase == Phase.TRAIN.value) & PROFILE.c.power_limit_w.is_not(None)
+# A trial that only used the limit measured whole epochs, waits for the loader and all: not what a sweep measures.
+_SWEEPING = select(PROFILE.c.trial_id).where(_IS_TRAINING, PROFILE.c.job_id == bindparam("job_id"))
+_SWEEPING = _SWEEPING.group_by(PROFILE.c.trial_id).having(func.count() > 1)
 # A sweep that was cut short has not seen the limits that may be better: only those count that led to a choice.
 _SWEEP = (
     select(PROFILE)
     .join(TRIAL, (PROFILE.c.trial_id == TRIAL.c.id) & TRIAL.c.power_limit_w.is_not(None))
     .where(PROFILE.c.job_id == bindparam("job_id"), PROFILE.c.batch_size == bindparam("batch_size"))
-    .where(PROFILE.c.phase == Phase.TRAIN.value, PROFILE.c.power_limit_w.is_not(None))
+    .where(_IS_TRAINING, PROFILE.c.trial_id.in_(_SWEEPING))
     .order_by(PROFILE.c.id.desc())
     .limit(_LATEST)
 )

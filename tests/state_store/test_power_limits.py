@@ -56,7 +56,8 @@ def test_the_best_limit_of_a_sweep_is_handed_to_the_next_trial(store, knobs, lim
 
 def test_a_later_row_at_one_limit_keeps_the_sweep(store):
     recur(store, "first", sweep())
-    recur(store, "second", [Profile(16, "train", 200.0, 196.0, 955.0, "V100", 1)])
+    # Whole epochs, in which the loader makes the GPU wait: no reason to doubt the limit.
+    recur(store, "second", [Profile(16, "train", 200.0, 190.0, 700.0, "V100", 1)])
     assert recur(store, "third", []) == (200.0, "V100")
 
 

@@ -62,7 +62,7 @@ class CheckedMeter:
         start_s, first_start_j, second_start_j = self._start
         spent_j = (first_j - first_start_j, second_j - second_start_j)
         is_long = now_s - start_s >= max(self.shortest_window_s, self.second.shortest_window_s) * 5
-        if is_long and abs(spent_j[0] - spent_j[1]) >= max(spent_j) * _LARGEST_DISAGREEMENT:
+        if is_long and max(spent_j) > 0 and abs(spent_j[0] - spent_j[1]) >= max(spent_j) * _LARGEST_DISAGREEMENT:
             self._has_warned = True
             logger.warning(
                 "%s and %s disagree about the energy of %d x %s in %.3g s: %.4g J and %.4g J. The first one counts",

@@ -36,6 +36,8 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
         LimitRefusedError: If the limit can't be set; the file stays as it is.
     """
     left, standing_w = file.read(), devices.limit_w(gpu)
+    if left is not None and standing_w is None:
+        raise LimitRefusedError(f"the limit of GPU {gpu.index} can't be read now")
     if left is not None and standing_w is not None and any(is_same(standing_w, limit_w) for limit_w in left.set_w):
         setter.set_limit(gpu, left.found_w)
         if not is_same(standing_w, left.found_w):

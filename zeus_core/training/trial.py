@@ -258,10 +258,13 @@ class Trial:
 
     def close(self) -> None:
         """Say that training is over, put back the power limits, and give back the meter."""
-        if self._ending is Ending.RUNNING:
-            self._end(Ending.ENDED, "the training code never began trial.epochs()")
-        self._power.end()
-        self._meter.close()
+        try:
+            if self._ending is Ending.RUNNING:
+                self._end(Ending.ENDED, "the training code never began trial.epochs()")
+        finally:
+            # Whatever a broken GPU says to the last reading.
+            self._power.end()
+            self._meter.close()
 
     def _note(self, metric: float) -> None:
         self.metric = self._reported = metric
@@ -309,14 +312,16 @@ class Trial:
         return (why or "early stop") if self._group.agree(bool(why)) else ""
 
     def _leave_epochs(self, reason: str) -> None:
-        self._group.disconnect()
-        # The user's loop may end by break, after an epoch that has reported its metric all the same.
-        if self._in_epoch and self._reported is not None:
-            self._end_epoch()
-        if self._ending is Ending.RUNNING:
-            self._end(Ending.ENDED, "target reached" if self.reached else reason)
-        self._in_epoch = False
-        self._power.end()
+        try:
+            self._group.disconnect()
+            # The user's loop may end by break, after an epoch that has reported its metric all the same.
+            if self._in_epoch and self._reported is not None:
+                self._end_epoch()
+            if self._ending is Ending.RUNNING:
+                self._end(Ending.ENDED, "target reached" if self.reached else reason)
+        finally:
+            self._in_epoch = False
+            self._power.end()
 
     def _end(self, ending: Ending, reason: str) -> None:
         self._ending = ending
