@@ -13,7 +13,7 @@ app = typer.Typer(
     help=f"""Schedules of recurring training on a cluster.
 
     A schedule is known by its name. Changing, pausing or deleting one never ends a recurrence that is under way, and
-    nothing that was missed is caught up.
+    of what was missed at most the latest run is made up for.
 
     {options.CLUSTER_HELP}
     """,
@@ -121,7 +121,7 @@ def pause(
 def resume(
     name: Name, host: options.Host = None, namespace: options.Namespace = None, as_json: options.AsJson = False
 ) -> None:
-    """Start runs again; those that were missed are not caught up."""
+    """Start runs again; of those that were missed KFP may start the latest at once, and no other."""
     with options.cluster(host, namespace) as client:
         status = client.resume(name)
     _show(status, as_json)

@@ -51,7 +51,8 @@ class RecurringTrainingClient(RunClient):
     ) -> ScheduleStatus:
         """Make the schedule of a name be this, and return it as it stands then.
 
-        A live recurrence goes on. A schedule that is paused stays so. What was missed meanwhile is never caught up.
+        A live recurrence goes on. A schedule that is paused stays so. Of what was missed
+        meanwhile KFP may start the latest run at once, and no other.
 
         Args:
             name: The schedule's name.
@@ -149,7 +150,7 @@ class RecurringTrainingClient(RunClient):
         return self._schedules.status(name)
 
     def resume(self, name: str) -> ScheduleStatus:
-        """Start runs again; those missed while it was paused are not caught up."""
+        """Start runs again; of those missed while it was paused KFP may start the latest at once, and no other."""
         self._schedules.resume(name)
         return self._schedules.status(name)
 

@@ -47,7 +47,7 @@ def told_clearly(what: str, host: str) -> Iterator[None]:
     except (urllib3.exceptions.HTTPError, ConnectionError, TimeoutError) as error:
         raise ClusterUnavailableError(
             f"can't {what}: {_at(host)} does not answer ({_short(error)}); check the address and the network, and "
-            "do it again: whatever was already done is found again"
+            "do it again: what was already made is found again, except a run, so look for that first"
         ) from error
     except OSError as error:
         raise ClusterAccessError(f"can't {what}: a file of kfp's own can't be read: {error}") from error
@@ -101,7 +101,9 @@ def _of_answer(what: str, host: str, error: kfp_server_api.ApiException) -> Clus
     if status in (401, 403):
         return ClusterAccessError(f"{said}; {_ADVICE[status]}")
     if status == 429 or status >= 500 or status == 0:
-        return ClusterUnavailableError(f"{said}; do it again later: whatever was already done is found again")
+        return ClusterUnavailableError(
+            f"{said}; do it again later: what was already made is found again, except a run, so look for that first"
+        )
     return ClusterRefusedError(f"{said}; {_ADVICE.get(status, 'correct the request')}")
 
 

@@ -99,7 +99,7 @@ class Schedules:
                 self._api.disable(recurring.recurring_run_id)
 
     def resume(self, name: str) -> None:
-        """Start runs again; what was missed is not caught up."""
+        """Start runs again; of what was missed KFP may start the latest at once, and no other."""
         self._api.enable(self.current(name).recurring_run_id)
         self.tidy(name)
 
