@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.power_limits import learn_limits_again
 from zeus_kfp.state_store.rows import arm_columns, learnt_of, spec_of, without_empty_arms
-from zeus_kfp.state_store.statements import Row, add_all, arms_of, put, put_arm, rows
+from zeus_kfp.state_store.statements import Row, add_all, arms_of, locked_job, put, put_arm, rows
 from zeus_kfp.state_store.tables import ARM, JOB, TRIAL
 from zeus_kfp.zeus_core.cost import zeus_cost
 from zeus_kfp.zeus_core.job import JobSpec
@@ -18,7 +18,7 @@ from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
 WITH_COST = (TrialState.REACHED, TrialState.NOT_REACHED)
-_JOBS = select(JOB).order_by(JOB.c.job_id)
+_JOBS = select(JOB.c.job_id).order_by(JOB.c.job_id)
 _PRICED = select(TRIAL).where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.cost.is_not(None))
 _REPORTED = (
     select(TRIAL)
@@ -67,8 +67,8 @@ def relearn(connection: Connection, job: Row) -> Learnt:
 
 def relearn_all(connection: Connection) -> None:
     """Rebuild what was learnt of every job: newer code may keep more of a trial than older code did."""
-    for job in rows(connection, _JOBS):
-        relearn(connection, job)
+    for job_id in connection.execute(_JOBS).scalars().all():
+        relearn(connection, locked_job(connection, job_id))
 
 
 def rebuilt(connection: Connection, job: Row) -> Learnt:

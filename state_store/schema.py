@@ -72,14 +72,17 @@ def _upgrade(database: Database) -> None:
         if not database.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
         _refuse_foreign_tables(connection)
-        if inspect(connection).has_table(VERSION_TABLE):
-            _version(connection)  # newer code may have been first while the lock was waited for
+        # Others may have been first while the lock was waited for, and be at work already.
+        found = _version(connection) if inspect(connection).has_table(VERSION_TABLE) else None
+        if found == VERSIONS[-1]:
+            return
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
         config.attributes["connection"] = connection
         config.attributes["version_table"] = VERSION_TABLE
         command.upgrade(config, "head")
-        relearn_all(connection)
+        if found is not None:
+            relearn_all(connection)
 
 
 def _refuse_foreign_tables(connection: Connection) -> None:
