@@ -132,9 +132,9 @@ class FakeGpus:
     def __init__(self, folder, state, monkeypatch):
         self._folder, self._monkeypatch = folder, monkeypatch
         # A library that is loaded already answers to its name, wherever it came from.
-        self.library = ctypes.CDLL(str(folder / "libnvidia-ml.so.1"))
-        self.library.fake_nvml_work.argtypes = [ctypes.c_double]
-        self.library.fake_nvml_work.restype = ctypes.c_double
+        self._nvml = ctypes.CDLL(str(folder / "libnvidia-ml.so.1"))
+        self._nvml.fake_nvml_work.argtypes = [ctypes.c_double]
+        self._nvml.fake_nvml_work.restype = ctypes.c_double
         self.set(GPUS="1", STATE=str(state), CURVE="virtual")
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.setenv("ZEUS_KFP_LIMITS_FOLDER", str(state.with_name("limits")))
@@ -166,15 +166,15 @@ class FakeGpus:
 
     def set_count(self, index=0):
         """Return how often the limit of a GPU was set."""
-        return self.library.fake_nvml_set_count(index)
+        return self._nvml.fake_nvml_set_count(index)
 
     def work(self, time_s):
         """Do work that takes ``time_s`` without a limit."""
-        self.library.fake_nvml_work(time_s)
+        self._nvml.fake_nvml_work(time_s)
 
     def clock(self):
         """Return the time in s that the GPUs go by."""
-        return float(self.library.fake_nvml_work(0.0))
+        return float(self._nvml.fake_nvml_work(0.0))
 
 
 @pytest.fixture

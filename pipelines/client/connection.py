@@ -34,7 +34,7 @@ _ARGUMENTS = {
 }
 
 
-class _Client(kfp.Client):  # type: ignore[misc]
+class _Client(kfp.Client):  # type: ignore[misc]  # kfp tells no types
     """kfp.Client whose first question to the API is limited in time and asked once, not five times in 25 s."""
 
     def __init__(self, timeout_s: int, **arguments: Any) -> None:

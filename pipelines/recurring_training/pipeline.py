@@ -29,6 +29,7 @@ from zeus_kfp.components.select_winner import select_winner
 from zeus_kfp.components.stage_turn import stage_turn
 from zeus_kfp.components.suggest_batch_size import suggest_batch_size
 from zeus_kfp.components.train_with_profiling import train_with_profiling
+from zeus_kfp.components.train_with_profiling.outcome import NODE_VARIABLE
 from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of
 from zeus_kfp.pipelines.recurring_training.parameters import (
     TRIAL_PARAMETERS,
@@ -45,8 +46,6 @@ STORE_SECRET_KEY = "url"
 STORE_VARIABLE = "ZEUS_KFP_STORE_URL"
 STORE_LABEL = "zeus-kfp/store"
 """Label of the pods that keep the books, by which a network policy lets them reach the database."""
-
-NODE_VARIABLE = "ZEUS_KFP_NODE"
 
 Configure = Callable[[dsl.PipelineTask], object]
 

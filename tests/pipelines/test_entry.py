@@ -15,7 +15,7 @@ def test_a_string_travels_as_it_stands():
 
 
 def test_a_plain_function_travels_with_its_source():
-    def train(trial: "Unknown"):  # noqa: F821
+    def train(trial: "Unknown"):  # noqa: F821  # annotations travel unread
         import json
 
         return json.dumps(trial)
@@ -38,7 +38,7 @@ second
     assert namespace["train"](None) == train(None) == "first\nsecond\n    third"
 
 
-len = max  # noqa: A001
+len = max  # noqa: A001  # what is to be refused
 LEARNING_RATE = 0.1
 
 
@@ -51,7 +51,7 @@ def uses_a_builtin_that_its_module_replaced(trial):
 
 
 @functools.wraps(open)
-def open(*arguments):  # noqa: A001
+def open(*arguments):  # noqa: A001  # as notebooks do
     """What a notebook has for open: IPython's wrapper."""
 
 

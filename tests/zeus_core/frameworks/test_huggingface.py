@@ -3,18 +3,17 @@
 import json
 
 import pytest
+import torch
+import transformers
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from zeus_kfp.zeus_core.errors import InvalidValueError  # noqa: E402
-from zeus_kfp.zeus_core.meters import open_meter  # noqa: E402
-from zeus_kfp.zeus_core.power import open_limiter  # noqa: E402
-from zeus_kfp.zeus_core.profile import Phase  # noqa: E402
-from zeus_kfp.zeus_core.training import Trial  # noqa: E402
-from zeus_kfp.zeus_core.training.huggingface import ZeusCallback  # noqa: E402
-from zeus_kfp.zeus_core.training.local import local_assignment  # noqa: E402
-from zeus_kfp.zeus_core.training.summary import Ending, Summary  # noqa: E402
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.meters import open_meter
+from zeus_kfp.zeus_core.power import open_limiter
+from zeus_kfp.zeus_core.profile import Phase
+from zeus_kfp.zeus_core.training import Trial
+from zeus_kfp.zeus_core.training.huggingface import ZeusCallback
+from zeus_kfp.zeus_core.training.local import local_assignment
+from zeus_kfp.zeus_core.training.summary import Ending, Summary
 
 WORDS = 16
 

@@ -2,19 +2,18 @@
 
 import json
 
+import lightning.pytorch as pl
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pl = pytest.importorskip("lightning.pytorch")
-
-from zeus_kfp.zeus_core.errors import InvalidValueError  # noqa: E402
-from zeus_kfp.zeus_core.meters import open_meter  # noqa: E402
-from zeus_kfp.zeus_core.power import open_limiter  # noqa: E402
-from zeus_kfp.zeus_core.profile import Phase  # noqa: E402
-from zeus_kfp.zeus_core.training import Trial  # noqa: E402
-from zeus_kfp.zeus_core.training.lightning import ZeusCallback  # noqa: E402
-from zeus_kfp.zeus_core.training.local import local_assignment  # noqa: E402
-from zeus_kfp.zeus_core.training.summary import Ending, Summary  # noqa: E402
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.meters import open_meter
+from zeus_kfp.zeus_core.power import open_limiter
+from zeus_kfp.zeus_core.profile import Phase
+from zeus_kfp.zeus_core.training import Trial
+from zeus_kfp.zeus_core.training.lightning import ZeusCallback
+from zeus_kfp.zeus_core.training.local import local_assignment
+from zeus_kfp.zeus_core.training.summary import Ending, Summary
 
 
 class Model(pl.LightningModule):

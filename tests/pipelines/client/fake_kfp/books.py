@@ -15,7 +15,7 @@ import yaml
 Record = dict[str, Any]
 
 
-class Refused(Exception):  # noqa: N818
+class RefusedError(Exception):
     """An answer with a status of its own."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -40,7 +40,7 @@ class Books:
 
     def upload_pipeline(self, name: str, description: str, package: bytes, namespace: str = "") -> Record:
         if any((p["name"], p["namespace"]) == (name, namespace) for p in self.pipelines.values()):
-            raise Refused(409, "Failed to create a pipeline and a pipeline version")
+            raise RefusedError(409, "Failed to create a pipeline and a pipeline version")
         spec = _spec(package)
         pipeline = self._record("pipeline_id", name=name, display_name=name, description=description)
         pipeline["namespace"] = namespace
@@ -50,9 +50,9 @@ class Books:
 
     def upload_version(self, pipeline_id: str, name: str, description: str, package: bytes) -> Record:
         if pipeline_id not in self.pipelines:
-            raise Refused(400, "Failed to create a pipeline version")
+            raise RefusedError(400, "Failed to create a pipeline version")
         if any((v["name"], v["pipeline_id"]) == (name, pipeline_id) for v in self.versions.values()):
-            raise Refused(409, "Failed to create a pipeline version")
+            raise RefusedError(409, "Failed to create a pipeline version")
         return self._add_version(pipeline_id, name, description, _spec(package))
 
     def _add_version(self, pipeline_id: str, name: str, description: str, spec: Record) -> Record:
@@ -66,7 +66,7 @@ class Books:
     def create_experiment(self, body: Record) -> Record:
         names = {(e["display_name"], e.get("namespace", "")) for e in self.experiments.values()}
         if (body["display_name"], body.get("namespace", "")) in names:
-            raise Refused(409, "Already exist error: the experiment exists")
+            raise RefusedError(409, "Already exist error: the experiment exists")
         experiment = self._record("experiment_id", **body) | {"storage_state": "AVAILABLE"}
         self.experiments[experiment["experiment_id"]] = experiment
         return experiment
@@ -129,7 +129,7 @@ class Books:
     @staticmethod
     def one(table: dict[str, Record], key: str) -> Record:
         if key not in table:
-            raise Refused(404, f"ResourceNotFoundError: {key} not found")
+            raise RefusedError(404, f"ResourceNotFoundError: {key} not found")
         return table[key]
 
     def _check_source(self, body: Record) -> None:
@@ -140,7 +140,7 @@ class Books:
             declared = version["pipeline_spec"]["pipeline_spec"]["root"].get("inputDefinitions", {})
             unknown = set(body["runtime_config"].get("parameters", {})) - set(declared.get("parameters", {}))
             if unknown:
-                raise Refused(400, f"Invalid input error: unknown parameters {sorted(unknown)}")
+                raise RefusedError(400, f"Invalid input error: unknown parameters {sorted(unknown)}")
 
     def _record(self, key: str, **fields: Any) -> Record:
         return {key: f"{key.removesuffix('_id')}-{next(self._number)}", "created_at": self._now(), **fields}
@@ -159,5 +159,5 @@ def _spec(package: bytes) -> Record:
         if "root" not in spec:
             raise ValueError("no root")
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise Refused(400, f"InvalidInputError: unknown template format: {error}") from error
+        raise RefusedError(400, f"InvalidInputError: unknown template format: {error}") from error
     return {"pipeline_spec": spec} | ({"platform_spec": platform[0]} if platform else {})

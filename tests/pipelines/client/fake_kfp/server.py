@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from fake_kfp.books import Books, Record, Refused
+from fake_kfp.books import Books, Record, RefusedError
 from fake_kfp.faults import Fault, error_body
 from fake_kfp.openapi import ApiDescription, NotDescribedError
 
@@ -83,7 +83,7 @@ class FakeKfp:
             route = self._checked_route(method, path, query, body)
             try:
                 status, answer = 200, self._do(method, path.removeprefix(API), query, body, file)
-            except Refused as refused:
+            except RefusedError as refused:
                 status, answer = refused.status, error_body(refused.status, str(refused))
             answer = json.loads(json.dumps(answer))
             if route is not None:
@@ -146,7 +146,7 @@ class FakeKfp:
                 return books.create_run(body)
             case "GET", ["runs", run_id]:
                 return books.one(books.runs, run_id)
-        raise Refused(501, f"this server has no {method} {path}")
+        raise RefusedError(501, f"this server has no {method} {path}")
 
     def _page(self, name: str, table: dict[str, Record], query: dict[str, str], **equal: str) -> Record:
         rows = [row for row in table.values() if all(row.get(k, "") == v for k, v in equal.items())]
@@ -165,7 +165,7 @@ class FakeKfp:
             answer["next_page_token"] = base64.b64encode(str(start + size).encode()).decode()
         return answer
 
-    def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805
+    def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805  # self is the handler, inside
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             wbufsize = -1  # head and body in one packet: apart, the second waits 40 ms for an acknowledgement
@@ -193,7 +193,7 @@ class FakeKfp:
                 else:
                     self._send(fault.status, error_body(fault.status, "ordered by the test"))
 
-            do_GET = do_POST = do_DELETE = do_PATCH = _serve  # noqa: N815
+            do_GET = do_POST = do_DELETE = do_PATCH = _serve  # noqa: N815  # http.server looks for these names
 
             def _send(self, status: int, answer: Any) -> None:
                 text = isinstance(answer, str)
@@ -224,9 +224,9 @@ def _matches(row: Record, filters: Record, keys: set[str]) -> bool:
         operation, key = predicate["operation"], predicate["key"]
         value = predicate.get("stringValue", predicate.get("string_value"))
         if operation not in (1, "EQUALS"):
-            raise Refused(400, f"Invalid input error: operation {operation!r} is not kept here")
+            raise RefusedError(400, f"Invalid input error: operation {operation!r} is not kept here")
         if key not in keys:
-            raise Refused(400, f"Invalid input error: no filter by {key!r}")
+            raise RefusedError(400, f"Invalid input error: no filter by {key!r}")
         if row.get(key, "") != value:
             return False
     return True
