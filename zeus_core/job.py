@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.power.selectors import checked_objective
-from zeus_kfp.zeus_core.validation import MAX_INTEGER, MAX_POWER_W, integer, integral, number, text
+from zeus_kfp.zeus_core.validation import MAX_INTEGER, MAX_POWER_W, integer, integral, number, text, truth
 
 MAX_BATCH_SIZES = 256
 MAX_CONCURRENT_RECURRENCES = 1000
@@ -66,6 +66,8 @@ class JobSpec:
         power_objective: What the best power limit is: "cost", "energy", "time", or "slowdown:1.1" for the lowest at
             which training is at most 1.1 times as slow.
         user: Whom the job belongs to, for filters and reports.
+        hopeless_stop: Whether a trial stops once it is very likely to take more epochs than its cost threshold or
+            ``max_epochs`` allows.
 
     Raises:
         InvalidValueError: If any of them is out of its range.
@@ -97,6 +99,7 @@ class JobSpec:
     learning_rate_rule: LearningRateRule = LearningRateRule.NONE
     power_objective: str = "cost"
     user: str = ""
+    hopeless_stop: bool = True
 
     def __post_init__(self) -> None:
         """Check every knob and bring it to its own type."""
@@ -114,6 +117,7 @@ class JobSpec:
             )
         if not isinstance(self.higher_is_better, bool):
             raise InvalidValueError(f"higher_is_better must be true or false, not {self.higher_is_better!r}")
+        put(self, "hopeless_stop", truth("hopeless_stop", self.hopeless_stop))
         put(self, "target_metric", number("target_metric", self.target_metric))
         put(self, "eta_knob", number("eta_knob", self.eta_knob, at_least=0, at_most=1))
         put(self, "beta_knob", number("beta_knob", self.beta_knob, above=1, finite=False))

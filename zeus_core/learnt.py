@@ -17,6 +17,7 @@ from zeus_kfp.zeus_core.drift import Result, with_result
 from zeus_kfp.zeus_core.errors import InvalidValueError, NoBatchSizeLeftError
 from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.learning_curve import Curve
 from zeus_kfp.zeus_core.observation import Observation
 from zeus_kfp.zeus_core.pruning import Exploration, Walk, replay
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
@@ -37,6 +38,9 @@ __all__ = [
 
 MAX_CONSECUTIVE_FAILURES = 3
 """A size whose trials failed so often in a row, by themselves, is passed over."""
+
+MOST_CURVES_OF_A_SIZE = 3
+"""Learning curves that are kept of a batch size: they differ little."""
 
 MAX_COST = 1e100
 """Costs in J up to here can be squared and summed without overflow; no training costs more."""
@@ -60,6 +64,8 @@ class ArmSummary:
         consecutive_failures: Trials that failed by themselves since the last that ended otherwise, or since
             the policy started over.
         evidence: What they say of its epochs and of their cost.
+        curves: How its latest trials that did so reached the target, oldest first, `MOST_CURVES_OF_A_SIZE` at most.
+        hopeless_in_row: Trials in a row, the latest among them, that were stopped as hopeless.
     """
 
     batch_size: int
@@ -73,6 +79,8 @@ class ArmSummary:
     out_of_memory: bool = False
     consecutive_failures: int = 0
     evidence: Evidence = Evidence()
+    curves: tuple[Curve, ...] = ()
+    hopeless_in_row: int = 0
 
     @property
     def keeps_failing(self) -> bool:
@@ -143,7 +151,15 @@ def rebuild(job: JobSpec, observations: Iterable[Observation]) -> Learnt:
 
 def forget_costs(learnt: Learnt) -> Learnt:
     """Return what stays true on another accelerator: the epochs that each batch size takes, and no cost."""
-    arms = (ArmSummary(arm.batch_size, evidence=arm.evidence.on_another_accelerator()) for arm in learnt.arms.values())
+    arms = (
+        ArmSummary(
+            arm.batch_size,
+            evidence=arm.evidence.on_another_accelerator(),
+            curves=arm.curves,
+            hopeless_in_row=arm.hopeless_in_row,
+        )
+        for arm in learnt.arms.values()
+    )
     return Learnt({arm.batch_size: arm for arm in arms})
 
 
@@ -183,6 +199,7 @@ def _with_arm(learnt: Learnt, arm: ArmSummary) -> Learnt:
 
 def _with_cost(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
     """Count in a trial that has a cost."""
+    is_hopeless, observation = observation.is_hopeless, observation.as_predicted()
     cost = number("cost", observation.cost, above=0, at_most=MAX_COST)
     reached = observation.state is TrialState.REACHED
     explored = observation.purpose is Purpose.EXPLORATION
@@ -190,6 +207,7 @@ def _with_cost(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt
         # Where all sizes kept failing, the script was broken rather than the sizes; now it is mended.
         learnt = _with_every_arm(learnt, consecutive_failures=0)
     arm = _with_result(job, learnt.arm(observation.batch_size), cost, reached, explored)
+    arm = _with_curve(arm, observation.curve, is_hopeless=is_hopeless)
     learnt = _with_evidence(_with_arm(learnt, arm), observation, cost)
     if reached:
         return _with_cheapest(learnt, observation)
@@ -226,6 +244,11 @@ def _with_result(job: JobSpec, arm: ArmSummary, cost: float, reached: bool, expl
         explorations=(*arm.explorations, Exploration(cost, reached)) if explored else arm.explorations,
         consecutive_failures=0,
     )
+
+
+def _with_curve(arm: ArmSummary, curve: Curve, *, is_hopeless: bool) -> ArmSummary:
+    curves = (*arm.curves, curve)[-MOST_CURVES_OF_A_SIZE:] if curve else arm.curves
+    return replace(arm, curves=curves, hopeless_in_row=arm.hopeless_in_row + 1 if is_hopeless else 0)
 
 
 def _with_cheapest(learnt: Learnt, observation: Observation) -> Learnt:

@@ -1,0 +1,171 @@
+"""Tell early that a trial will take too many epochs, by the learning curves of earlier trials of its job.
+
+Let N be the epochs to the target and e(m) those after which the best metric so far is at least m. From trial to trial,
+and between neighbouring batch sizes, N varies by factors, while the share of the epochs e(m) / N hardly varies. So let
+
+    x(m) = ln(N / e(m)) ~ normal(mean, deviation²)
+
+A trial whose best metric is still below m after e epochs has e(m) > e, and thus takes, very likely, at least
+
+    e exp(mean - CONFIDENCE deviation)                              for each m that it has not reached.
+
+Mean and deviation come from the curves of the `MOST_CURVES` nearest trials, which count w = 1 / (1 + octaves away):
+
+    mean       = sum w x / sum w
+    deviation² = (n s² + sum w (x - mean)²) / (n + sum w) (1 + 1 / sum w) + (t d)²
+
+with s the deviation expected before any curve is seen, worth n of them, d the octaves to the nearest curve, and t what x
+differs by from one octave to the next. Where a curve is known at few points only, e(m) is taken at the next of them, so
+that x errs to the low side. What a curve says before `LEAST_SHARE` of its epochs is not extrapolated from.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, number
+
+Curve = tuple[tuple[float, float], ...]
+"""How a trial reached its target: (epochs, best metric so far), both strictly monotone, at most `MOST_POINTS`."""
+
+Reference = tuple[tuple[float, float, float], ...]
+"""Milestones on the way to the target: (metric, mean of x, standard deviation of x), the easiest first."""
+
+MOST_POINTS = 16
+MOST_CURVES = 8
+CONFIDENCE = 2.0
+"""Standard deviations; a normal variable lies so far below its mean once in 44 times."""
+LEAST_SHARE = 0.2
+"""Share of the epochs before which a curve is not extrapolated from: by at most a factor of five."""
+LEAST_EPOCHS = 3
+"""Epochs that a trial trains before it may be hopeless."""
+
+_DEVIATION, _WEIGHT = 0.2, 2.0
+_DEVIATION_OF_AN_OCTAVE = 0.2
+
+
+def curve_of(
+    points: Iterable[tuple[float, float]], target_metric: float, *, higher_is_better: bool
+) -> Curve:
+    """Return the curve of a trial up to the epoch that reached the target, thinned; empty if none did.
+
+    Args:
+        points: Epochs trained and the metric after them, in order; an epoch may be missing.
+        target_metric: The metric to reach.
+        higher_is_better: Whether the metric grows as the model gets better.
+    """
+    sign = 1 if higher_is_better else -1
+    best: list[tuple[float, float]] = []
+    for epochs, metric in points:
+        if not best or sign * metric > sign * best[-1][1]:
+            best.append((epochs, metric))
+            if sign * metric >= sign * target_metric:
+                return _thinned(best)
+    return ()
+
+
+def checked_curve(name: str, value: Any) -> Curve:
+    """Return a curve as it came from outside, as tuples.
+
+    Raises:
+        InvalidValueError: If it is no such list, too long, or not strictly monotone.
+    """
+    if not isinstance(value, list | tuple) or len(value) > MOST_POINTS:
+        raise InvalidValueError(f"{name} must be a list of at most {MOST_POINTS} [epochs, metric] pairs, not {value!r}")
+    curve = tuple(_checked_point(name, point) for point in value)
+    epochs, metrics = [point[0] for point in curve], [point[1] for point in curve]
+    rising = sorted(set(metrics))
+    if epochs != sorted(set(epochs)) or metrics not in (rising, rising[::-1]):
+        raise InvalidValueError(
+            f"{name} must hold ascending epochs and ever better metrics, the best so far after each, not {value!r}"
+        )
+    return curve
+
+
+def reference_of(
+    curves: Iterable[tuple[int, Curve]], batch_size: int, *, higher_is_better: bool
+) -> Reference:
+    """Return what earlier trials tell of a trial's way to the target; empty if there are none.
+
+    Args:
+        curves: Batch size and curve of each.
+        batch_size: The trial's.
+        higher_is_better: Whether the metric grows as the model gets better.
+    """
+    nearest = sorted((abs(math.log2(size / batch_size)), curve) for size, curve in curves if curve)[:MOST_CURVES]
+    if not nearest:
+        return ()
+    octaves, leading = nearest[0]
+    sign, last = 1 if higher_is_better else -1, leading[-1][0]
+    milestones = [metric for epochs, metric in leading[:-1] if epochs >= LEAST_SHARE * last]
+    return tuple((metric, *_moments(nearest, octaves, metric, sign)) for metric in milestones)
+
+
+def least_epochs(reference: Reference, epochs: float, best_metric: float, *, higher_is_better: bool) -> float:
+    """Return the epochs that a trial very likely takes at least; 0 if nothing tells.
+
+    Args:
+        reference: Of its job and batch size.
+        epochs: Those that it has trained.
+        best_metric: The best metric after them.
+        higher_is_better: Whether the metric grows as the model gets better.
+    """
+    sign = 1 if higher_is_better else -1
+    factors = [least_factor(mean, deviation) for metric, mean, deviation in reference if sign * best_metric < sign * metric]
+    return epochs * max(factors, default=0.0)
+
+
+def least_factor(mean: float, deviation: float) -> float:
+    """Return N / e(m) as low as is likely."""
+    return math.exp(mean - CONFIDENCE * deviation)
+
+
+def checked_reference(name: str, value: Any) -> Reference:
+    """Return a reference as it came through JSON, as tuples.
+
+    Raises:
+        InvalidValueError: If it is no such list.
+    """
+    if not isinstance(value, list | tuple) or len(value) > MOST_POINTS:
+        raise InvalidValueError(f"{name} must be a list of at most {MOST_POINTS} milestones, not {value!r}")
+    return tuple(_checked_milestone(name, one) for one in value)
+
+
+def _thinned(best: Sequence[tuple[float, float]]) -> Curve:
+    """Return at most `MOST_POINTS` of the points, spread over the epochs, the last among them."""
+    if len(best) <= MOST_POINTS:
+        return tuple(best)
+    last = best[-1][0]
+    kept = {math.ceil(MOST_POINTS * epochs / last): (epochs, metric) for epochs, metric in best}
+    return tuple(kept[part] for part in sorted(kept))
+
+
+def _moments(nearest: Sequence[tuple[float, Curve]], octaves: float, metric: float, sign: int) -> tuple[float, float]:
+    """Return mean and standard deviation of x(metric)."""
+    seen = [(1 / (1 + away), _log_factor(curve, metric, sign)) for away, curve in nearest]
+    weight = math.fsum(w for w, _ in seen)
+    mean = math.fsum(w * x for w, x in seen) / weight
+    squares = math.fsum(w * (x - mean) ** 2 for w, x in seen)
+    variance = (_WEIGHT * _DEVIATION**2 + squares) / (_WEIGHT + weight) * (1 + 1 / weight)
+    return mean, math.hypot(math.sqrt(variance), _DEVIATION_OF_AN_OCTAVE * octaves)
+
+
+def _log_factor(curve: Curve, metric: float, sign: int) -> float:
+    """Return ln of the epochs to the target over those to a metric."""
+    last = curve[-1][0]
+    return math.log(last / next((epochs for epochs, best in curve if sign * best >= sign * metric), last))
+
+
+def _checked_point(name: str, point: Any) -> tuple[float, float]:
+    if not isinstance(point, list | tuple) or len(point) != 2:
+        raise InvalidValueError(f"{name} must hold [epochs, metric] pairs, not {point!r}")
+    epochs, metric = point
+    return integer(f"epochs of {name}", epochs, at_least=1, at_most=MAX_INTEGER), number(f"metric of {name}", metric)
+
+
+def _checked_milestone(name: str, milestone: Any) -> tuple[float, float, float]:
+    if not isinstance(milestone, list | tuple) or len(milestone) != 3:
+        raise InvalidValueError(f"{name} must hold [metric, mean, deviation] milestones, not {milestone!r}")
+    metric, mean, deviation = (number(f"a milestone of {name}", value) for value in milestone)
+    return metric, number("its mean", mean, at_least=0, at_most=25), number("its deviation", deviation, at_least=0)
