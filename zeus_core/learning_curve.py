@@ -9,19 +9,21 @@ A trial whose best metric is still below m after e epochs has e(m) > e, and thus
 
     e exp(mean - CONFIDENCE deviation)                              for each m that it has not reached.
 
-Mean and deviation come from the curves of the `MOST_CURVES` nearest trials, which count w = 1 / (1 + octaves away):
+x drifts with the batch size: along u = log2(batch size) it is taken for a Brownian motion, whose variance grows by t² an
+octave, and each earlier trial for an observation of it, with a variance s² that is pooled over the sizes that have more
+than one. Mean and deviation are those of the next observation: from the far end of the `MOST_CURVES` nearest trials on
+either side, precisions p are moved towards the trial's size and added up,
 
-    mean       = sum w x / sum w
-    deviation² = (n s² + sum w (x - mean)²) / (n + sum w) (1 + 1 / sum w) + (t d)²
+    p  <-  1 / (1 / p + t² octaves)   from one size to the next,      p  <-  p + n / s²   at a size with n trials
 
-with s the deviation expected before any curve is seen, worth n of them, d the octaves to the nearest curve, and t what x
-differs by from one octave to the next. Where a curve is known at few points only, e(m) is taken at the next of them, so
-that x errs to the low side. What a curve says before `LEAST_SHARE` of its epochs is not extrapolated from.
+so that deviation² = 1 / p + s². Where a curve is known at few points only, e(m) is taken at the next of them, so that x
+errs to the low side. What a curve says before `LEAST_SHARE` of its epochs is not extrapolated from.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, number
@@ -41,13 +43,13 @@ LEAST_SHARE = 0.2
 LEAST_EPOCHS = 3
 """Epochs that a trial trains before it may be hopeless."""
 
-_DEVIATION, _WEIGHT = 0.2, 2.0
+_DEVIATION, _WEIGHT = 0.12, 3.0
+"""s before any trial is seen, and how many trials that is worth."""
 _DEVIATION_OF_AN_OCTAVE = 0.2
+"""t: what x changed by from one octave to the next in the recorded jobs that it changed most in."""
 
 
-def curve_of(
-    points: Iterable[tuple[float, float]], target_metric: float, *, higher_is_better: bool
-) -> Curve:
+def curve_of(points: Iterable[tuple[float, float]], target_metric: float, *, higher_is_better: bool) -> Curve:
     """Return the curve of a trial up to the epoch that reached the target, thinned; empty if none did.
 
     Args:
@@ -83,9 +85,7 @@ def checked_curve(name: str, value: Any) -> Curve:
     return curve
 
 
-def reference_of(
-    curves: Iterable[tuple[int, Curve]], batch_size: int, *, higher_is_better: bool
-) -> Reference:
+def reference_of(curves: Iterable[tuple[int, Curve]], batch_size: int, *, higher_is_better: bool) -> Reference:
     """Return what earlier trials tell of a trial's way to the target; empty if there are none.
 
     Args:
@@ -93,13 +93,12 @@ def reference_of(
         batch_size: The trial's.
         higher_is_better: Whether the metric grows as the model gets better.
     """
-    nearest = sorted((abs(math.log2(size / batch_size)), curve) for size, curve in curves if curve)[:MOST_CURVES]
+    nearest = sorted((abs(math.log2(size / batch_size)), size, curve) for size, curve in curves if curve)[:MOST_CURVES]
     if not nearest:
         return ()
-    octaves, leading = nearest[0]
-    sign, last = 1 if higher_is_better else -1, leading[-1][0]
-    milestones = [metric for epochs, metric in leading[:-1] if epochs >= LEAST_SHARE * last]
-    return tuple((metric, *_moments(nearest, octaves, metric, sign)) for metric in milestones)
+    sign, leading = 1 if higher_is_better else -1, nearest[0][-1]
+    milestones = [metric for epochs, metric in leading[:-1] if epochs >= LEAST_SHARE * leading[-1][0]]
+    return tuple((metric, *_next_factor(nearest, batch_size, metric, sign)) for metric in milestones)
 
 
 def least_epochs(reference: Reference, epochs: float, best_metric: float, *, higher_is_better: bool) -> float:
@@ -112,7 +111,9 @@ def least_epochs(reference: Reference, epochs: float, best_metric: float, *, hig
         higher_is_better: Whether the metric grows as the model gets better.
     """
     sign = 1 if higher_is_better else -1
-    factors = [least_factor(mean, deviation) for metric, mean, deviation in reference if sign * best_metric < sign * metric]
+    factors = [
+        least_factor(mean, deviation) for metric, mean, deviation in reference if sign * best_metric < sign * metric
+    ]
     return epochs * max(factors, default=0.0)
 
 
@@ -141,14 +142,36 @@ def _thinned(best: Sequence[tuple[float, float]]) -> Curve:
     return tuple(kept[part] for part in sorted(kept))
 
 
-def _moments(nearest: Sequence[tuple[float, Curve]], octaves: float, metric: float, sign: int) -> tuple[float, float]:
-    """Return mean and standard deviation of x(metric)."""
-    seen = [(1 / (1 + away), _log_factor(curve, metric, sign)) for away, curve in nearest]
-    weight = math.fsum(w for w, _ in seen)
-    mean = math.fsum(w * x for w, x in seen) / weight
-    squares = math.fsum(w * (x - mean) ** 2 for w, x in seen)
-    variance = (_WEIGHT * _DEVIATION**2 + squares) / (_WEIGHT + weight) * (1 + 1 / weight)
-    return mean, math.hypot(math.sqrt(variance), _DEVIATION_OF_AN_OCTAVE * octaves)
+def _next_factor(
+    nearest: Sequence[tuple[float, int, Curve]], batch_size: int, metric: float, sign: int
+) -> tuple[float, float]:
+    """Return mean and standard deviation of x(metric) for the next trial."""
+    factors: dict[float, list[float]] = {}
+    for _, size, curve in nearest:
+        factors.setdefault(math.log2(size / batch_size), []).append(_log_factor(curve, metric, sign))
+    squares = math.fsum((x - fmean(seen)) ** 2 for seen in factors.values() for x in seen)
+    noise = (_WEIGHT * _DEVIATION**2 + squares) / (_WEIGHT + len(nearest) - len(factors))
+    below = _arriving([(-u, factors[u]) for u in sorted(factors) if u <= 0], noise)
+    above = _arriving([(u, factors[u]) for u in sorted(factors, reverse=True) if u > 0], noise)
+    precision = below.precision + above.precision
+    mean = (below.precision * below.mean + above.precision * above.mean) / precision
+    return mean, math.sqrt(1 / precision + noise)
+
+
+class _Estimate(NamedTuple):
+    mean: float = 0.0
+    precision: float = 0.0
+
+
+def _arriving(seen: Sequence[tuple[float, Sequence[float]]], noise: float) -> _Estimate:
+    """Return what the trials on one side say of x, given as (octaves away, values of x), the farthest first."""
+    mean, precision = _Estimate()
+    for index, (octaves, values) in enumerate(seen):
+        own = len(values) / noise
+        mean = (precision * mean + own * fmean(values)) / (precision + own)
+        nearer = seen[index + 1][0] if index + 1 < len(seen) else 0.0
+        precision = 1 / (1 / (precision + own) + _DEVIATION_OF_AN_OCTAVE**2 * (octaves - nearer))
+    return _Estimate(mean, precision)
 
 
 def _log_factor(curve: Curve, metric: float, sign: int) -> float:

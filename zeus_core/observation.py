@@ -19,7 +19,7 @@ class Observation:
             sum up to. None where the trial has no cost.
         num_epochs: Epochs that it trained; None if not known.
         epoch_cost: Cost in J of an epoch at its size once the power limit has settled; None if not known.
-        least_epochs: Epochs that it would very likely have needed at least, where it was stopped as hopeless; else None.
+        least_epochs: Epochs that it very likely needed at least, where it was stopped as hopeless; else None.
         curve: How it reached the target; empty if it did not, or that is not known.
     """
 

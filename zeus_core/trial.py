@@ -162,7 +162,7 @@ class TrialOutcome:
         exit_code: The user's process's exit code, negative for a signal; None if it never started.
         data_missing: Whether the preprocessed data set was gone from storage.
         error: Last lines of a failed process's output, for people.
-        least_epochs: Epochs that it would very likely have needed at least, where it was stopped as hopeless; else None.
+        least_epochs: Epochs that it very likely needed at least, where it was stopped as hopeless; else None.
         curve: How it reached the target (epochs, best metric so far); empty if it did not, or that is not known.
     """
 

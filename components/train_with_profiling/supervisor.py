@@ -23,7 +23,7 @@ from zeus_kfp.components.train_with_profiling.judging import Evidence, judge
 from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
 from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.components.train_with_profiling.measuring import Measured
-from zeus_kfp.components.train_with_profiling.outcome import data_missing, has_model, outcome_of
+from zeus_kfp.components.train_with_profiling.outcome import curve_told, data_missing, has_model, outcome_of
 from zeus_kfp.components.train_with_profiling.watch import Ended, Watch
 from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
 from zeus_kfp.zeus_core.meters import Meter, open_meter
@@ -167,12 +167,19 @@ class _Run:
         except EntryPointError:
             self._undo()
             raise
-        outcome = self._judged(ended, summary, follower, meter)
+        outcome = self._judged(ended, summary, follower, meter, limits.least_epochs)
         _say(f"trial {plan.number}: {outcome.state.value}: {outcome.reason}")
         return outcome
 
-    def _judged(self, ended: Ended, summary: Summary | None, follower: HistoryFollower, meter: Meter) -> TrialOutcome:
-        plan, records = self.assignment.plan, follower.records
+    def _judged(
+        self,
+        ended: Ended,
+        summary: Summary | None,
+        follower: HistoryFollower,
+        meter: Meter,
+        least_epochs: float | None,
+    ) -> TrialOutcome:
+        plan, records, attempts = self.assignment.plan, follower.records, len(self.ledger.earlier) + 1
         evidence = Evidence(
             exit_code=ended.exit_code,
             stopped=ended.stopped,
@@ -181,6 +188,8 @@ class _Run:
             epochs=summary.epochs if summary else len(records),
             metric=records[-1].metric if records else None,
             has_model=has_model(self.assignment.model_path),
+            least_epochs=least_epochs or (summary.least_epochs if summary else None),
+            curve=curve_told(plan, records, is_own=summary is not None, attempts=attempts),
         )
         verdict = judge(plan, evidence)
         ended_well = verdict.state in (TrialState.REACHED, TrialState.NOT_REACHED) and not ended.stopped
@@ -191,7 +200,7 @@ class _Run:
             evidence,
             measured,
             self.ledger.spent_earlier,
-            attempts=len(self.ledger.earlier) + 1,
+            attempts=attempts,
             model_uri=self.model_uri if evidence.has_model else "",
         )
         profiles = summary.profiles if summary else ()
