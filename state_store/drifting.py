@@ -23,7 +23,7 @@ _COSTS = (
     select(TRIAL.c.cost, TRIAL.c.issued_at)
     .where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.number > bindparam("after"), TRIAL.c.cost.is_not(None))
     .where(TRIAL.c.batch_size == bindparam("batch_size"), TRIAL.c.generation == bindparam("generation"))
-    .where(TRIAL.c.accelerator == bindparam("accelerator"))
+    .where(TRIAL.c.accelerator == bindparam("accelerator"), TRIAL.c.least_epochs.is_(None))
     .order_by(TRIAL.c.number)
 )
 
@@ -79,7 +79,8 @@ def note_cost_drift(connection: Connection, now: datetime, job: Row, trial: Row)
 
     Trials on another accelerator are left aside, and so are those from before the same drift was signalled last.
     """
-    if trial.cost is None or trial.data_missing or trial.generation != job.generation:
+    # What a hopeless trial cost up to its early end is no sign of anything.
+    if trial.cost is None or trial.least_epochs is not None or trial.data_missing or trial.generation != job.generation:
         return
     found = rows(connection, _COSTS, _key(job, trial))
     drift = cost_drift([row.cost for row in found])

@@ -37,6 +37,7 @@ OPERATIONAL_KNOBS = {
     "period_s",
     "preprocess_every",
     "max_trial_time_s",
+    "hopeless_stop",
     "user",
 }
 """Knobs that say how a job runs and not what it learns: they may change at any time."""
@@ -107,6 +108,8 @@ def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
         "data_version": "",
         "data_began_number": 0,
         "rated_power_w": spec.max_power_w,
+        "accelerators": [],
+        "newcomer": "",
         "ended_by_hand": False,
         "counted_from": 0,
         "recurrence_count": 0,

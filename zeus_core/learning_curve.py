@@ -9,10 +9,10 @@ A trial whose best metric is still below m after e epochs has e(m) > e, and thus
 
     e exp(mean - CONFIDENCE deviation)                              for each m that it has not reached.
 
-x drifts with the batch size: along u = log2(batch size) it is taken for a Brownian motion, whose variance grows by t² an
-octave, and each earlier trial for an observation of it, with a variance s² that is pooled over the sizes that have more
-than one. Mean and deviation are those of the next observation: from the far end of the `MOST_CURVES` nearest trials on
-either side, precisions p are moved towards the trial's size and added up,
+x drifts with the batch size: along u = log2(batch size) it is taken for a Brownian motion, whose variance grows by t²
+an octave, and each earlier trial for an observation of it, with a variance s² that is pooled over the sizes that have
+more than one. Mean and deviation are those of the next observation: from the farthest of the `MOST_CURVES` nearest
+trials on either side, precisions p are moved towards the trial's size and added up,
 
     p  <-  1 / (1 / p + t² octaves)   from one size to the next,      p  <-  p + n / s²   at a size with n trials
 

@@ -97,11 +97,15 @@ class Learnt:
         min_recurrence_cost: Lowest cost in J of a recurrence that reached the target, over all its trials;
             None without any. The early-stop threshold is a multiple of it.
         best_batch_size: The batch size that ended that recurrence; None without any.
+        accelerators: Models of the accelerators that costs were learnt on, the present one last.
+        newcomer: Another model that the latest trial with a cost ran on; "" if it ran on the present one.
     """
 
     arms: Mapping[int, ArmSummary] = field(default_factory=dict)
     min_recurrence_cost: float | None = None
     best_batch_size: int | None = None
+    accelerators: tuple[str, ...] = ()
+    newcomer: str = ""
 
     def arm(self, batch_size: int) -> ArmSummary:
         """Return the summary of a batch size, an empty one if nothing was learnt of it."""
@@ -134,7 +138,7 @@ def observe(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
         return _settled(job, _with_arm(learnt, replace(arm, consecutive_failures=arm.consecutive_failures + 1)))
     if observation.state is TrialState.OOM:
         return _settled(job, _with_arm(learnt, replace(arm, out_of_memory=True, consecutive_failures=0)))
-    return _with_cost(job, learnt, observation)
+    return _with_cost(job, _on_accelerator(learnt, observation.accelerator), observation)
 
 
 def rebuild(job: JobSpec, observations: Iterable[Observation]) -> Learnt:
@@ -160,7 +164,7 @@ def forget_costs(learnt: Learnt) -> Learnt:
         )
         for arm in learnt.arms.values()
     )
-    return Learnt({arm.batch_size: arm for arm in arms})
+    return Learnt({arm.batch_size: arm for arm in arms}, accelerators=learnt.accelerators)
 
 
 def fitting_sizes(job: JobSpec, learnt: Learnt) -> tuple[int, ...]:
@@ -191,6 +195,20 @@ def walk_of(job: JobSpec, learnt: Learnt) -> Walk:
     results = {arm.batch_size: arm.explorations for arm in arms if arm.explorations}
     failing = [arm.batch_size for arm in arms if arm.keeps_failing]
     return replay(sizes, job.default_batch_size, job.num_pruning_rounds, results, failing)
+
+
+def _on_accelerator(learnt: Learnt, model: str) -> Learnt:
+    """Return what is known before a trial is counted in that ran on an accelerator of some model.
+
+    Costs are forgotten once two trials in a row ran on the same new model. In a pool of several models that happens
+    once a model, and never on the way back.
+    """
+    if not model or model in learnt.accelerators:
+        return replace(learnt, newcomer="") if learnt.newcomer else learnt
+    if learnt.accelerators and model != learnt.newcomer:
+        return replace(learnt, newcomer=model)
+    moved = forget_costs(learnt) if learnt.accelerators else learnt
+    return replace(moved, accelerators=(*learnt.accelerators, model))
 
 
 def _with_arm(learnt: Learnt, arm: ArmSummary) -> Learnt:

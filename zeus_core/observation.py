@@ -21,6 +21,7 @@ class Observation:
         epoch_cost: Cost in J of an epoch at its size once the power limit has settled; None if not known.
         least_epochs: Epochs that it very likely needed at least, where it was stopped as hopeless; else None.
         curve: How it reached the target; empty if it did not, or that is not known.
+        accelerator: Model of the accelerator that it ran on; "" if not known.
     """
 
     batch_size: int
@@ -32,6 +33,7 @@ class Observation:
     epoch_cost: float | None = None
     least_epochs: float | None = None
     curve: Curve = ()
+    accelerator: str = ""
 
     @property
     def is_hopeless(self) -> bool:

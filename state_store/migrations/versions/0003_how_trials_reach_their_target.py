@@ -1,0 +1,32 @@
+"""How trials reach their target, which were stopped as hopeless, and on which accelerator costs were learnt.
+
+Revision ID: 0003
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the columns."""
+    for table, column in _COLUMNS:
+        op.add_column(table, column)
+
+
+_COLUMNS: tuple[tuple[str, sa.Column[Any]], ...] = (
+    ("job", sa.Column("hopeless_stop", sa.Boolean(), nullable=False, server_default=sa.true())),
+    ("trial", sa.Column("least_epochs", sa.Float(53), nullable=True)),
+    ("trial", sa.Column("curve", sa.JSON(), nullable=False, server_default="[]")),
+    # These are learnt again from the trials once the schema is there.
+    ("job", sa.Column("accelerators", sa.JSON(), nullable=False, server_default="[]")),
+    ("job", sa.Column("newcomer", sa.Text(), nullable=False, server_default="")),
+    ("arm", sa.Column("curves", sa.JSON(), nullable=False, server_default="[]")),
+    ("arm", sa.Column("hopeless_in_row", sa.Integer(), nullable=False, server_default="0")),
+)
