@@ -282,6 +282,7 @@ def list_trials(
         "number",
         "batch_size",
         "state",
+        "least_epochs",
         "num_epochs",
         "metric",
         "energy_j",

@@ -25,7 +25,7 @@ from zeus_kfp.state_store.statements import (
 )
 from zeus_kfp.state_store.tables import JOB, RECURRENCE
 from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError, UnknownJobError
-from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.trial import TrialState
 
@@ -42,8 +42,9 @@ OPERATIONAL_KNOBS = {
 }
 """Knobs that say how a job runs and not what it learns: they may change at any time."""
 
-MEANING_KNOBS = {"target_metric", "higher_is_better", "max_epochs"}
-"""Knobs that decide what reaching the target means: once they change, earlier trials no longer count."""
+MEANING_KNOBS = {"target_metric", "higher_is_better", "max_epochs", "learning_rate_rule"}
+"""Knobs that decide what reaching the target means, or how it is reached: once they change, earlier trials no longer
+count."""
 
 ON_KNOB_CHANGE = ("refuse", "accept")
 
@@ -147,13 +148,18 @@ def _take(connection: Connection, job: Row, spec: JobSpec, changed: set[str]) ->
         columns["generator_state"] = seeded_state(spec.seed)
     if "max_power_w" in changed and spec.max_power_w:
         columns["rated_power_w"] = spec.max_power_w
-    if changed & MEANING_KNOBS:
+    if changed & MEANING_KNOBS or _is_other_rate(spec, changed):
         columns["generation"] = job.generation + 1
     put(connection, JOB, job, **columns)
     if changed & {"eta_knob", "max_power_w"}:
         price_again(connection, job)
     if changed - OPERATIONAL_KNOBS:
         relearn(connection, job)
+
+
+def _is_other_rate(spec: JobSpec, changed: set[str]) -> bool:
+    """Return whether a batch size now trains at another learning rate, since the factor is 1 at another size."""
+    return "default_batch_size" in changed and spec.learning_rate_rule is not LearningRateRule.NONE
 
 
 def _reopened(connection: Connection, job: Row, earlier: Row, now: datetime) -> OpenedRecurrence:

@@ -137,9 +137,10 @@ class StateStore:
             run_id: The KFP run; asked again with the same one, the answer is the same.
             on_knob_change: What to do if the knobs differ from the registered ones. "refuse", or "accept": go on
                 with the new ones. What was learnt is rebuilt under them; a change of target_metric,
-                higher_is_better or max_epochs makes earlier trials count no longer. max_retries, num_recurrences,
+                higher_is_better, max_epochs or learning_rate_rule makes earlier trials count no longer, and so does
+                one of default_batch_size where learning rates are scaled from it. max_retries, num_recurrences,
                 max_concurrent_recurrences, max_concurrent_recurrences_per_user, period_s, preprocess_every,
-                max_trial_time_s and user may change without consent.
+                max_trial_time_s, hopeless_stop and user may change without consent.
             data_version: Version of the raw data, part of the data epoch; "" for that of the recurrence before.
                 A new one counts as drift.
 

@@ -36,6 +36,7 @@ def open_recurrence(
     seed: int = 123456,
     learning_rate_rule: str = "none",
     power_objective: str = "cost",
+    hopeless_stop: bool = True,
     user: str = "",
     data_version: str = "",
     on_knob_change: str = "refuse",
@@ -69,6 +70,7 @@ def open_recurrence(
         seed: Seed of the policy's random generator.
         learning_rate_rule: none, linear or square_root.
         power_objective: What the best power limit is: cost, energy, time, or slowdown:1.1 (at most 1.1 times as slow).
+        hopeless_stop: Whether a trial stops once it is very likely to take more epochs than it may.
         user: Whom the job belongs to.
         data_version: Version of the raw data; a new one counts as drift and preprocesses again. Empty: as before.
         on_knob_change: refuse or accept knobs that differ from the registered ones.
@@ -108,6 +110,7 @@ def open_recurrence(
         seed=seed,
         learning_rate_rule=learning_rate_rule,
         power_objective=power_objective,
+        hopeless_stop=hopeless_stop,
         user=user,
     )
     with StateStore.from_environment() as store:
