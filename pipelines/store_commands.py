@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zeus_kfp.pipelines.store_output import Format, to_json, write
-from zeus_kfp.state_store.records import JobPhase, RecurrenceState
+from zeus_kfp.state_store.records import JobPhase, RecurrenceState, TrialRecord
 from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownJobError, UnknownTrialError
 from zeus_kfp.zeus_core.trial import TrialState
 
@@ -80,7 +80,8 @@ def _write(records: Sequence[Mapping[str, Any]], columns: Sequence[str], form: F
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    own = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return own | {"ended": record.ended} if isinstance(record, TrialRecord) else own
 
 
 def _of_overview(overview: "JobOverview") -> dict[str, Any]:
@@ -281,8 +282,7 @@ def list_trials(
         "recurrence_number",
         "number",
         "batch_size",
-        "state",
-        "least_epochs",
+        "ended",
         "num_epochs",
         "metric",
         "energy_j",

@@ -70,7 +70,7 @@ class JobRecord:
         trial_count: Trials handed out so far.
         created_at: When it was registered (UTC).
         next_due_at: When its period has passed (UTC); None without a period, or before its first recurrence.
-        accelerators: Models of the accelerators that its costs were learnt on, the present one last.
+        accelerators: Models of the accelerators that its costs were learnt on, in the order in which it moved to them.
     """
 
     spec: JobSpec
@@ -149,6 +149,11 @@ class TrialRecord:
     def is_hopeless(self) -> bool:
         """Whether it was stopped since it was very likely to take too many epochs."""
         return self.least_epochs is not None
+
+    @property
+    def ended(self) -> str:
+        """How it ended: its state, or "hopeless"."""
+        return "hopeless" if self.is_hopeless else self.state.value
 
 
 @dataclass(frozen=True, slots=True)

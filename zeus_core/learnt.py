@@ -97,8 +97,8 @@ class Learnt:
         min_recurrence_cost: Lowest cost in J of a recurrence that reached the target, over all its trials;
             None without any. The early-stop threshold is a multiple of it.
         best_batch_size: The batch size that ended that recurrence; None without any.
-        accelerators: Models of the accelerators that costs were learnt on, the present one last.
-        newcomer: Another model that the latest trial with a cost ran on; "" if it ran on the present one.
+        accelerators: Models of the accelerators that costs were learnt on, in the order in which the job moved there.
+        newcomer: A model that none of them is, which the latest trial with a cost ran on; else "".
     """
 
     arms: Mapping[int, ArmSummary] = field(default_factory=dict)

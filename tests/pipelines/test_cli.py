@@ -107,6 +107,19 @@ def test_a_list_is_csv_for_programs_and_a_table_for_people(two_jobs):
     assert "batch" in table and "reached" in table and "300" in table
 
 
+def test_a_hopeless_trial_is_told_apart_in_every_form(two_jobs):
+    with StateStore.from_environment() as store:
+        store.open_recurrence(store.job("job").spec, "run-9")
+        plan = store.suggest("job", "run-9", 1)
+        spent = {"energy_j": 1.0, "time_s": 1.0, "max_power_w": 1.0}
+        outcome = TrialOutcome(TrialState.NOT_REACHED, "hopeless: …", epochs=4, least_epochs=30.0, **spent)
+        store.report("job", "run-9", 1, outcome)
+    assert "hopeless" in run("trials", "list", "--job", "job", "--run", "run-9")
+    (row,) = json.loads(run("trials", "list", "--job", "job", "--run", "run-9", "--format", "json"))
+    assert (row["ended"], row["state"], row["least_epochs"]) == ("hopeless", "not_reached", 30.0)
+    assert json.loads(run("trials", "show", "job", str(plan.number)))["least_epochs"] == 30.0
+
+
 def test_one_thing_is_shown_whole(two_jobs):
     assert [arm["batch_size"] for arm in json.loads(run("jobs", "show", "job"))["arms"]] == [8, 16, 32]
     shown = json.loads(run("recurrences", "show", "job", "run-1"))
