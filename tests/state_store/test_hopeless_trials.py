@@ -19,13 +19,14 @@ HOPELESS = dataclasses.replace(NOT_REACHED, reason="hopeless: …", epochs=4, en
 
 
 @pytest.fixture
-def recur(store):
-    """Return a function that runs recurrences of a job, one for each outcome, and returns their plans."""
+def recur(store, clock):
+    """Return a function that runs a recurrence of a job a day, one for each outcome, and returns their plans."""
     runs = iter(range(100))
 
     def run(*outcomes: TrialOutcome, consent: str = "refuse", **knobs) -> list[TrialPlan]:
         plans = []
         for outcome in outcomes:
+            clock.move(days=1)
             run_id = f"run-{next(runs)}"
             store.open_recurrence(dataclasses.replace(SPEC, **knobs), run_id, on_knob_change=consent)
             plans.append(store.suggest("job", run_id, 1))
@@ -66,12 +67,12 @@ def test_a_hopeless_trial_is_told_apart_and_counts_with_what_it_would_have_cost(
 
 
 def test_early_ends_are_no_sign_of_drift(recur, store):
+    daily = {"batch_sizes": (16,), "period_s": 86_400.0}
     dear = dataclasses.replace(REACHED, energy_j=100.0, time_s=100.0)
-    recur(*[dear] * 8, batch_sizes=(16,))
-    recur(*[HOPELESS] * 4, batch_sizes=(16,))
+    recur(*[dear] * 8, *[HOPELESS] * 4, **daily)
     assert store.drifts("job") == ()
     cheap = dataclasses.replace(dear, energy_j=4.0, time_s=4.0)
-    recur(*[cheap] * 4, batch_sizes=(16,))
+    recur(*[cheap] * 4, **daily)
     assert [drift.reason for drift in store.drifts("job")] == ["the cost at batch size 16 has fallen"]
 
 
