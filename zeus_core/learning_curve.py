@@ -22,8 +22,8 @@ errs to the low side. What a curve says before `LEAST_SHARE` of its epochs is no
 
 import math
 from collections.abc import Iterable, Sequence
-from statistics import fmean
-from typing import Any, NamedTuple
+from itertools import zip_longest
+from typing import Any, NamedTuple, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, number
@@ -146,16 +146,31 @@ def _next_factor(
     nearest: Sequence[tuple[float, int, Curve]], batch_size: int, metric: float, sign: int
 ) -> tuple[float, float]:
     """Return mean and standard deviation of x(metric) for the next trial."""
-    factors: dict[float, list[float]] = {}
+    factors: dict[int, list[float]] = {}
     for _, size, curve in nearest:
-        factors.setdefault(math.log2(size / batch_size), []).append(_log_factor(curve, metric, sign))
-    squares = math.fsum((x - fmean(seen)) ** 2 for seen in factors.values() for x in seen)
-    noise = (_WEIGHT * _DEVIATION**2 + squares) / (_WEIGHT + len(nearest) - len(factors))
-    below = _arriving([(-u, factors[u]) for u in sorted(factors) if u <= 0], noise)
-    above = _arriving([(u, factors[u]) for u in sorted(factors, reverse=True) if u > 0], noise)
+        factors.setdefault(size, []).append(_log_factor(curve, metric, sign))
+    sizes = {size: _Seen.of(math.log2(size / batch_size), factors[size]) for size in sorted(factors)}
+    freedom = len(nearest) - len(sizes)
+    noise = (_WEIGHT * _DEVIATION**2 + sum(one.squares for one in sizes.values())) / (_WEIGHT + freedom)
+    below = _arriving([one for size, one in sizes.items() if size <= batch_size], noise)
+    above = _arriving([one for size, one in reversed(sizes.items()) if size > batch_size], noise)
     precision = below.precision + above.precision
     mean = (below.precision * below.mean + above.precision * above.mean) / precision
     return mean, math.sqrt(1 / precision + noise)
+
+
+class _Seen(NamedTuple):
+    """What the trials of one batch size say of x: how far away it is, how many they are, mean, squared deviations."""
+
+    octaves: float
+    count: int
+    mean: float
+    squares: float
+
+    @classmethod
+    def of(cls, octaves: float, values: Sequence[float]) -> Self:
+        mean = sum(values) / len(values)
+        return cls(abs(octaves), len(values), mean, sum((value - mean) ** 2 for value in values))
 
 
 class _Estimate(NamedTuple):
@@ -163,21 +178,24 @@ class _Estimate(NamedTuple):
     precision: float = 0.0
 
 
-def _arriving(seen: Sequence[tuple[float, Sequence[float]]], noise: float) -> _Estimate:
-    """Return what the trials on one side say of x, given as (octaves away, values of x), the farthest first."""
+def _arriving(sizes: Sequence[_Seen], noise: float) -> _Estimate:
+    """Return what the trials on one side say of x, the farthest given first."""
     mean, precision = _Estimate()
-    for index, (octaves, values) in enumerate(seen):
-        own = len(values) / noise
-        mean = (precision * mean + own * fmean(values)) / (precision + own)
-        nearer = seen[index + 1][0] if index + 1 < len(seen) else 0.0
-        precision = 1 / (1 / (precision + own) + _DEVIATION_OF_AN_OCTAVE**2 * (octaves - nearer))
+    for seen, nearer in zip_longest(sizes, sizes[1:]):
+        own = seen.count / noise
+        mean = (precision * mean + own * seen.mean) / (precision + own)
+        octaves = seen.octaves - (nearer.octaves if nearer else 0.0)
+        precision = 1 / (1 / (precision + own) + _DEVIATION_OF_AN_OCTAVE**2 * octaves)
     return _Estimate(mean, precision)
 
 
 def _log_factor(curve: Curve, metric: float, sign: int) -> float:
     """Return ln of the epochs to the target over those to a metric."""
-    last = curve[-1][0]
-    return math.log(last / next((epochs for epochs, best in curve if sign * best >= sign * metric), last))
+    last, wanted = curve[-1][0], sign * metric
+    for epochs, best in curve:
+        if sign * best >= wanted:
+            return math.log(last / epochs)
+    return 0.0
 
 
 def _checked_point(name: str, point: Any) -> tuple[float, float]:
