@@ -160,10 +160,10 @@ def _next_factor(
 
 
 class _Seen(NamedTuple):
-    """What the trials of one batch size say of x: how far away it is, how many they are, mean, squared deviations."""
+    """What the trials of one batch size say of x: octaves away, their number, mean, squared deviations."""
 
     octaves: float
-    count: int
+    trials: int
     mean: float
     squares: float
 
@@ -182,7 +182,7 @@ def _arriving(sizes: Sequence[_Seen], noise: float) -> _Estimate:
     """Return what the trials on one side say of x, the farthest given first."""
     mean, precision = _Estimate()
     for seen, nearer in zip_longest(sizes, sizes[1:]):
-        own = seen.count / noise
+        own = seen.trials / noise
         mean = (precision * mean + own * seen.mean) / (precision + own)
         octaves = seen.octaves - (nearer.octaves if nearer else 0.0)
         precision = 1 / (1 / (precision + own) + _DEVIATION_OF_AN_OCTAVE**2 * octaves)
