@@ -108,7 +108,7 @@ def _draw_curve(axes: Any, arms: Sequence[ArmPosterior], scale: Scale) -> None:
     known = [
         (place, arm.mean_cost / scale.size, (arm.standard_deviation or 0.0) / scale.size)
         for place, arm in enumerate(arms)
-        if arm.mean_cost is not None and canvas.drawable([arm.mean_cost, _upper(arm)]) and not _ruled_out(arm)
+        if arm.mean_cost is not None and canvas.drawable([arm.mean_cost, _upper(arm)])
     ]
     places, means, deviations = ([row[column] for row in known] for column in range(3))
     low = [max(mean - spread, axes.get_xlim()[0]) for mean, spread in zip(means, deviations, strict=True)]
@@ -162,6 +162,8 @@ def _legend(trials: Sequence[TrialRecord]) -> list[Any]:
 
 def _caption(data: ReportData, arms: Sequence[ArmPosterior], trials: Sequence[TrialRecord]) -> str:
     parts = ["What a trial at each batch size is believed to cost, and the trials that this rests on."]
+    if data.job.spec.policy == "bayes":
+        parts.append("The line is the model's curve over batch sizes, the band one standard deviation about it.")
     if len(arms) < len(data.arms):
         parts.append(f"The {len(arms)} sizes with the most trials; all are in the table below.")
     if len(trials) == MAX_DOTS:
