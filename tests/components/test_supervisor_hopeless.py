@@ -8,6 +8,9 @@ import pytest
 
 from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
+from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.records import TrialRecord
+from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learning_curve import MOST_POINTS, reference_of
 from zeus_kfp.zeus_core.training.instrument import Spent
 from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
@@ -134,3 +137,24 @@ def test_a_programs_curve_is_kept_unless_it_may_have_begun_at_a_checkpoint(train
     program = f"{tmp_path / 'writing.py'} [5.0,0.5,0.005] end"
     outcome = train(name="program", entry_point=program, checkpoint_dir=str(tmp_path / "volume"))
     assert (outcome.state, outcome.curve) == (TrialState.REACHED, kept)
+
+
+def test_what_one_recurrence_shows_stops_the_next_through_store_and_artifacts(train, tmp_path):
+    spec = JobSpec("job", (32, 64), 64, target_metric=0.01, higher_is_better=False, max_epochs=60, beta_knob=1e9)
+    with StateStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+
+        def recur(run_id: str, **arguments: float) -> tuple[TrialPlan, TrialRecord]:
+            store.open_recurrence(spec, run_id)
+            plan = TrialPlan.from_json(store.suggest("job", run_id, 1).to_json())
+            outcome = train(plan, name=run_id, **arguments)
+            trial = store.report("job", run_id, 1, TrialOutcome.from_json(outcome.to_json()))
+            store.close_recurrence("job", run_id)
+            return plan, trial
+
+        _, first = recur("first", lr=0.1)
+        plan, second = recur("second", lr=0.002)
+        assert (first.batch_size, plan.batch_size) == (64, 32)
+        assert plan.reference and (second.ended, second.state) == ("hopeless", TrialState.NOT_REACHED)
+        arm = store.learnt("job").arm(32)
+        assert arm.mean_cost == pytest.approx(second.cost / second.num_epochs * second.least_epochs)
+        assert arm.mean_cost > 60 * second.cost / second.num_epochs > second.cost
