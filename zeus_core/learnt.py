@@ -117,7 +117,8 @@ def observe(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
 
     An expired trial is as if it never ran. A failed one only adds to the failures in a row of its size. One that
     ran out of memory rules out its size and all above. The others count with their cost, whether or not they
-    reached the target, but only one that reached it can become the cheapest.
+    reached the target, but only one that reached it can become the cheapest. One that was stopped as hopeless counts
+    with what it would have cost at least.
 
     Args:
         job: The job's knobs.
