@@ -5,7 +5,8 @@ from typing import Any
 
 from zeus_kfp.zeus_core.meters.checked import CheckedMeter
 from zeus_kfp.zeus_core.meters.interface import Meter
-from zeus_kfp.zeus_core.meters.nvml_devices import NvmlDevices, NvmlUnavailableError, open_devices
+from zeus_kfp.zeus_core.meters.nvml_devices import NvmlDevices, open_devices
+from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.meters.polling import PollingMeter
 
 
@@ -92,7 +93,9 @@ def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | Non
         return PollingMeter(guess, name="nvml-utilisation", estimated=True)
     devices.close()
     raise NvmlUnavailableError(
-        f"neither the energy nor the power of {devices.count} x {devices.model} can be read", gpus_left_out=True
+        f"neither the energy nor the power of {devices.count} x {devices.model} can be read",
+        gpus_left_out=True,
+        advice="cost is estimated from CPU time alone; virtual GPUs need a profile that shows their power",
     )
 
 
