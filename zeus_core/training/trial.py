@@ -169,6 +169,11 @@ class Trial:
         return cls(assignment, **open_machine(os.environ), progress=_print)
 
     @property
+    def process_count(self) -> int:
+        """How many processes train together, this one included."""
+        return self._group.size
+
+    @property
     def local_batch_size(self) -> int:
         """Samples of a batch in each of the processes that train together; all of them without any other process.
 
