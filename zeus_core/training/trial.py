@@ -13,6 +13,7 @@ from zeus_kfp.zeus_core.power import ObserveOnly, PowerLimiter
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.assignment import Assignment, read_assignment
+from zeus_kfp.zeus_core.training.fleet import Claim, share_out
 from zeus_kfp.zeus_core.training.group import Group, SoleProcess, share_of
 from zeus_kfp.zeus_core.training.instrument import Instrument, synchronize_gpu
 from zeus_kfp.zeus_core.training.local import local_assignment
@@ -68,6 +69,7 @@ class Trial:
         limiter: PowerLimiter | None = None,
         profiling: ProfilingOptions | None = None,
         group: Group | None = None,
+        claim: Claim | None = None,
     ) -> None:
         """Take an assignment; usually made by :meth:`from_environment` or :meth:`local`.
 
@@ -80,6 +82,7 @@ class Trial:
             limiter: What sets power limits; None leaves them alone.
             profiling: How power limits are profiled; None for the defaults.
             group: The processes that train together; None if this one trains alone.
+            claim: What this process could measure, where others could do it too; None to keep the meter as it is.
         """
         self.plan = plan = assignment.plan
         self.batch_size = plan.batch_size
@@ -91,17 +94,18 @@ class Trial:
         self.epoch = -1
         self.metric: float | None = None
         self.best_metric: float | None = None
-        self._meter = meter
+        self._claim = claim
         self._group = group = group or SoleProcess()
         limiter = limiter or ObserveOnly()
         told = progress if group.is_leader else None
-        instrument = Instrument(meter, clock, synchronize)
+        self._limiter = limiter
+        self._instrument = instrument = Instrument(meter, clock, synchronize)
         self.windows = Windows(instrument)
         self._logbook = Logbook(assignment, instrument, limiter, group, told)
         self._power = PowerControl(
             plan,
             limiter,
-            meter,
+            instrument,
             self._logbook.phases,
             profiling or ProfilingOptions(),
             group,
@@ -202,8 +206,11 @@ class Trial:
         if self._logbook.is_started:
             raise InvalidValueError("trial.epochs() can be used once: a trial is one training run")
         self._group.connect()
-        self._power.start()
-        self._logbook.start(start)
+        self._instrument.meter, self._limiter, hardware = share_out(
+            self._group, self._claim, self._instrument.meter, self._limiter
+        )
+        self._power.start(self._limiter, hardware)
+        self._logbook.start(start, hardware)
         return self._epochs(start)
 
     def train(self, batches: Iterable[Batch]) -> MeasuredLoop[Batch]:
@@ -269,7 +276,7 @@ class Trial:
         finally:
             # Whatever a broken GPU says to the last reading.
             self._power.end()
-            self._meter.close()
+            self._instrument.meter.close()
 
     def _note(self, metric: float) -> None:
         self.metric = self._reported = metric
