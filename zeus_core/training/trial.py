@@ -3,8 +3,10 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, Self, TypeVar
 
 from zeus_kfp.zeus_core.errors import DivergedError, InvalidValueError
@@ -95,6 +97,8 @@ class Trial:
         self.metric: float | None = None
         self.best_metric: float | None = None
         self._claim = claim
+        # Held weakly: a loop that is left by a break ends its epochs by letting go of their iterator.
+        self._under_way: weakref.ref[Generator[int, None, None]] | None = None
         self._group = group = group or SoleProcess()
         limiter = limiter or ObserveOnly()
         told = progress if group.is_leader else None
@@ -211,7 +215,9 @@ class Trial:
         )
         self._power.start(self._limiter, hardware)
         self._logbook.start(start, hardware)
-        return self._epochs(start)
+        epochs = self._epochs(start)
+        self._under_way = weakref.ref(epochs)
+        return epochs
 
     def train(self, batches: Iterable[Batch]) -> MeasuredLoop[Batch]:
         """Return the batches of an epoch's training; what they take counts as the training phase."""
@@ -271,6 +277,10 @@ class Trial:
     def close(self) -> None:
         """Say that training is over, put back the power limits, and give back the meter."""
         try:
+            # A loop that was left by an exception, or whose iterator the user's code still holds.
+            epochs = self._under_way() if self._under_way else None
+            if isinstance(epochs, GeneratorType) and not epochs.gi_running:
+                epochs.close()
             if self._ending is Ending.RUNNING:
                 self._end(Ending.ENDED, "the training code never began trial.epochs()")
         finally:
@@ -283,7 +293,7 @@ class Trial:
         best = max if self.plan.higher_is_better else min
         self.best_metric = metric if self.best_metric is None else best(self.best_metric, metric)
 
-    def _epochs(self, start: int) -> Iterator[int]:
+    def _epochs(self, start: int) -> Generator[int, None, None]:
         reason = "max_epochs"
         try:
             for epoch in range(start, self.plan.max_epochs):
