@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from zeus_kfp.zeus_core.meters.nvml import CounterMeter
 from zeus_kfp.zeus_core.training.summary import Summary
 
 READ_THREE_TIMES = """
@@ -134,6 +136,22 @@ def test_a_reading_that_fails_is_none_and_the_next_makes_up_for_it(measure):
 def test_a_counter_that_restarts_does_not_take_energy_away(measure):
     values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_RESET_AT="4")
     assert values["readings"] == [0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("readings_j", "totals_j"),
+    [
+        ([500.0, 510.0, 4.0, 6.0], [0.0, 10.0, 14.0, 16.0]),
+        ([500.0, 510.0, 509.5, 512.0], [0.0, 10.0, 10.0, 12.5]),
+        ([500.0, None, 520.0], [0.0, None, 20.0]),
+    ],
+)
+def test_a_counter_that_falls_was_reset_or_misread(readings_j, totals_j):
+    readings = iter(readings_j)
+    devices = SimpleNamespace(model="GPU", count=1, max_power_w=300.0, power_limit_w=None)
+    devices.energies_j = lambda: [next(readings)]
+    meter = CounterMeter(devices)
+    assert [meter.energy_j() for _ in readings_j] == totals_j
 
 
 def test_several_models_and_limits_are_named(measure):

@@ -39,8 +39,7 @@ class CounterMeter:
             if current is None:
                 continue
             if last is not None:
-                # A counter that runs backwards was reset by a reload of the driver; it restarted at 0.
-                self._total_j += current - last if current >= last else current
+                self._total_j += _gained_j(last, current)
             self._last_j[index] = current
         return None if None in now else self._total_j
 
@@ -49,6 +48,16 @@ class CounterMeter:
         if not self._closed:
             self._closed = True
             self._devices.close()
+
+
+def _gained_j(last_j: float, current_j: float) -> float:
+    """Return what a counter gained in J between two readings.
+
+    One that fell far was reset by a reload of the driver, and restarted at 0; one that fell a little was misread.
+    """
+    if current_j >= last_j:
+        return current_j - last_j
+    return current_j if current_j < last_j / 2 else 0.0
 
 
 class UtilisationSource:
