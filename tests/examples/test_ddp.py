@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.training import Trial
-from zeus_kfp.zeus_core.training.fleet import parted
+from zeus_kfp.zeus_core.training.fleet import Hardware, joined, parted
 from zeus_kfp.zeus_core.training.group import SoleProcess, open_group, own_gpus
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.summary import Ending, Summary
@@ -54,7 +55,7 @@ with open(sys.argv[1] + f"/rank{rank}.json", "w") as file:
 REDUCE = """
 import json, math, sys
 from torch import distributed
-from zeus_kfp.zeus_core.training.fleet import parted
+from zeus_kfp.zeus_core.training.fleet import Hardware, joined, parted
 from zeus_kfp.zeus_core.training.group import open_group
 from zeus_kfp.zeus_core.training.instrument import Spent
 distributed.init_process_group("gloo")
@@ -269,6 +270,25 @@ for epoch in trial.epochs():
 )
 def test_what_several_claim_is_the_first_ones(claims, parts):
     assert parted(claims) == parts
+
+
+GPU = Hardware("GPU", 2, 600.0, 250.0)
+CPU = Hardware("Xeon", 8, 80.0, None)
+
+
+@pytest.mark.parametrize(
+    ("shares", "all_of_it"),
+    [
+        ([("a", GPU)], GPU),
+        ([("a", GPU), ("b", GPU)], Hardware("GPU", 4, 1200.0, 250.0)),
+        ([("a", GPU), ("b", replace(GPU, power_limit_w=200.0))], Hardware("GPU", 4, 1200.0, None)),
+        ([("a", GPU), ("b", replace(GPU, max_power_w=0.0))], Hardware("GPU", 4, 0.0, 250.0)),
+        ([("node", CPU), ("node", CPU), ("other", CPU)], Hardware("Xeon", 16, 160.0, None)),
+        ([("node", CPU), ("other", replace(CPU, accelerator="EPYC"))], Hardware("Xeon + EPYC", 16, 160.0, None)),
+    ],
+)
+def test_what_all_processes_run_on_is_the_sum(shares, all_of_it):
+    assert joined(shares) == all_of_it
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=8))

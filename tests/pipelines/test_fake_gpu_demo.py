@@ -15,21 +15,6 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
 
 
 @needs_compiler
-def test_a_recurrence_profiles_power_limits(tmp_path):
-    assert run_demo(tmp_path, 1, Console(quiet=True), "fake-gpu") == 0
-    with StateStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
-        (trial,) = store.trials("digits-fake-gpu")
-        rows = [row for row in store.profiles("digits-fake-gpu") if row.profile.phase == "train"]
-    assert (trial.energy_source, trial.energy_estimated, trial.accelerator) == ("nvml", False, "simulated GPU")
-    limits_w = [row.profile.power_limit_w for row in rows]
-    assert limits_w == [300, 250, 200, 150, 100][: len(limits_w)]
-    assert len(limits_w) > 1
-    powers_w = [row.profile.average_power_w for row in rows]
-    assert powers_w == pytest.approx([min(limit_w, 280) for limit_w in limits_w], rel=0.02)
-    assert STEP_VARIABLE not in os.environ
-
-
-@needs_compiler
 def test_the_limit_chosen_is_where_a_later_trial_starts_and_is_put_back_after_each(tmp_path, fake_gpus, monkeypatch):
     # At one batch size, so that the second trial is one whose profile is known.
     monkeypatch.setitem(JOB, "batch_sizes", [16])
@@ -47,7 +32,10 @@ def test_the_limit_chosen_is_where_a_later_trial_starts_and_is_put_back_after_ea
         }
         for trial in (first, second)
     }
+    assert (first.energy_source, first.energy_estimated, first.accelerator) == ("nvml", False, "simulated GPU")
     assert list(rows[first.number]) == [300, 200, 100]
+    powers_w = [row.average_power_w for row in rows[first.number].values()]
+    assert powers_w == pytest.approx([280, 200, 100], rel=0.02)
     # 0.5 * energy + 0.5 * 300 W * time, for a sample.
     costs = {w: (row.average_power_w + 300) / row.throughput_samples_per_s for w, row in rows[first.number].items()}
     best_w = min(costs, key=costs.get)
@@ -59,6 +47,7 @@ def test_the_limit_chosen_is_where_a_later_trial_starts_and_is_put_back_after_ea
         f"power limit {best_w:g} W set, known from earlier trials"
         in (tmp_path / "logs" / "recurrence-002.log").read_text()
     )
+    assert STEP_VARIABLE not in os.environ
     fake_gpus.set(STATE=str(tmp_path / "gpu" / "state"), LIMIT_MW=None)
     assert (fake_gpus.limits_w(), fake_gpus.set_count() > 5) == ([300], True)
 

@@ -22,12 +22,14 @@ class Claim:
 
     Attributes:
         sources: What its energy would be of: GPUs by UUID, a machine, or this process.
+        has_gpus: Whether that is GPUs.
         machine: What tells its machine from any other.
         is_open: Whether its meter counts all of that already.
         open: Opens a meter and a limiter for some of it.
     """
 
     sources: tuple[str, ...]
+    has_gpus: bool
     machine: str
     is_open: bool
     open: Callable[[tuple[str, ...]], tuple[Meter, PowerLimiter]]
@@ -83,24 +85,35 @@ def share_out(
     Raises:
         MixedGpusError: If GPUs of different models are among them.
     """
-    claims = group.gather((claim.sources, claim.is_open) if claim else ((), False))
     if claim is not None and group.can_talk:
-        mine = parted([sources for sources, _ in claims])[group.rank]
-        group.measures = bool(mine)
-        # Another process, whose limiter was the first to lock one of ours, now gives it back.
-        is_freed = any(set(mine) & set(sources) for sources, is_open in claims[group.rank + 1 :] if is_open)
-        keeps = claim.is_open and mine == claim.sources and (limiter.allowed is not None or not is_freed)
-        if not keeps:
-            limiter.close()
-            meter.close()
-            meter, limiter = FollowingMeter(), ObserveOnly()
-        group.gather(None)
-        if mine and not keeps:
-            meter, limiter = claim.open(mine)
-    # The rated power of a machine's cores counts once, though each process has its own CPU time.
-    own = claim.machine if claim and meter.name == "estimate" else f"process {group.rank}"
-    told = group.gather((own, Hardware.of(meter)) if group.measures else None)
-    return meter, limiter, joined([share for share in told if share is not None] or [(own, Hardware.of(meter))])
+        meter, limiter = _settled(group, claim, meter, limiter)
+    own = f"process {group.rank}"
+    if claim is not None and meter.name == "estimate":
+        # The rated power of a machine's cores counts once, though each process has its own CPU time.
+        own = claim.machine
+    share = (claim is None or claim.has_gpus, own, Hardware.of(meter))
+    told = [one for one in group.gather(share if group.measures else None) if one is not None] or [share]
+    if any(has_gpus for has_gpus, _, _ in told):
+        _check_models([(name, hardware) for _, name, hardware in told], meter, limiter)
+    return meter, limiter, joined([(name, hardware) for _, name, hardware in told])
+
+
+def _settled(group: Group, claim: Claim, meter: Meter, limiter: PowerLimiter) -> tuple[Meter, PowerLimiter]:
+    """Return what a process measures and limits with, once all have said what they could."""
+    claims = group.gather((claim.sources, claim.is_open))
+    mine = parted([sources for sources, _ in claims])[group.rank]
+    group.measures = bool(mine)
+    # Another process, whose limiter was the first to lock one of ours, now gives it back.
+    is_freed = any(set(mine) & set(sources) for sources, is_open in claims[group.rank + 1 :] if is_open)
+    keeps = claim.is_open and mine == claim.sources and (limiter.allowed is not None or not is_freed)
+    if not keeps:
+        limiter.close()
+        meter.close()
+    # Nobody opens what another hasn't closed yet.
+    group.gather(None)
+    if keeps:
+        return meter, limiter
+    return claim.open(mine) if mine else (FollowingMeter(), ObserveOnly())
 
 
 def joined(shares: Sequence[tuple[str, Hardware]]) -> Hardware:
@@ -108,23 +121,27 @@ def joined(shares: Sequence[tuple[str, Hardware]]) -> Hardware:
 
     Args:
         shares: Of each process what its hardware goes by, and the hardware; what goes by the same is the same.
-
-    Raises:
-        MixedGpusError: If they are of different models.
     """
-    different = dict(reversed(shares))
+    different: dict[str, Hardware] = {}
+    for own, hardware in shares:
+        different.setdefault(own, hardware)
     models = dict.fromkeys(hardware.accelerator for hardware in different.values())
-    if len(models) > 1:
+    powers_w = [hardware.max_power_w for hardware in different.values()]
+    limits_w = {hardware.power_limit_w for hardware in different.values()}
+    return Hardware(
+        accelerator=" + ".join(models)[:255],
+        count=sum(hardware.count for hardware in different.values()),
+        max_power_w=math.fsum(powers_w) if all(powers_w) else 0.0,
+        power_limit_w=limits_w.pop() if len(limits_w) == 1 else None,
+    )
+
+
+def _check_models(shares: Sequence[tuple[str, Hardware]], meter: Meter, limiter: PowerLimiter) -> None:
+    if len({hardware.accelerator for _, hardware in shares}) > 1:
+        limiter.close()
+        meter.close()
         named = ", ".join(f"{own}: {hardware.count} x {hardware.accelerator}" for own, hardware in shares)
         raise MixedGpusError(
             f"a trial must run on GPUs of one model in all of its processes, not {named}: select nodes that have only "
             "one"
         )
-    powers_w = [hardware.max_power_w for hardware in different.values()]
-    limits_w = {hardware.power_limit_w for hardware in different.values()}
-    return Hardware(
-        accelerator=next(iter(models)),
-        count=sum(hardware.count for hardware in different.values()),
-        max_power_w=math.fsum(powers_w) if all(powers_w) else 0.0,
-        power_limit_w=limits_w.pop() if len(limits_w) == 1 else None,
-    )

@@ -66,6 +66,11 @@ class Instrument:
         self._synchronize()
         return Reading(self.meter.energy_j(), self._clock())
 
+    def now_s(self) -> float:
+        """Return what the clock alone shows now, in s."""
+        self._synchronize()
+        return self._clock()
+
 
 def synchronize_gpu() -> None:
     """Wait for every GPU that PyTorch uses in this process, if the user's code has imported it and put one to work."""

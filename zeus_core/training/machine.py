@@ -49,12 +49,13 @@ def open_machine(environ: Mapping[str, str]) -> Machine:
     meter, limiter = open_both(own_gpus(environ)) if group.measures else (FollowingMeter(), ObserveOnly())
     claim = None
     if group.size > 1:
-        sources, are_gpus = _sources(environ)
+        sources, has_gpus = _sources(environ)
         claim = Claim(
             sources,
+            has_gpus,
             _machine(),
             is_open=group.measures,
-            open=lambda mine: open_both({**environ, _VISIBLE: ",".join(mine) if are_gpus else ""}),
+            open=lambda mine: open_both({**environ, _VISIBLE: ",".join(mine) if has_gpus else ""}),
         )
     return Machine(group=group, profiling=options, meter=meter, limiter=limiter, claim=claim)
 

@@ -28,11 +28,18 @@ class _Taken(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Window:
-    """A loop under way; ``since`` is None while an inner one has the floor."""
+class Window:
+    """A loop under way.
+
+    Attributes:
+        phase: What it does.
+        since: When it was last accounted for; None while an inner one has the floor.
+        samples: Those of its steps since then; whoever follows the steps adds them, which is all that most steps cost.
+    """
 
     phase: Phase
     since: Reading | None
+    samples: int = 0
 
 
 def merged(parts: Iterable[tuple[bool, Mapping[_Key, _Taken]]]) -> dict[_Key, _Taken]:
@@ -67,7 +74,7 @@ class PhaseTotals:
         self._batch_size = batch_size
         self._group = group
         self._hardware = Hardware.of(instrument.meter)
-        self._open: list[_Window] = []
+        self._open: list[Window] = []
         self._spent: dict[_Key, Spent] = {}
         self._samples: dict[_Key, int] = {}
         self._merged: dict[_Key, _Taken] | None = None
@@ -90,20 +97,21 @@ class PhaseTotals:
         """The limit in W that everything is accounted for under now; None if unknown."""
         return self._keys[Phase.TRAIN].power_limit_w
 
-    def begin(self, phase: Phase) -> _Window:
+    def begin(self, phase: Phase) -> Window:
         """Open a window of a phase and halt the one around it."""
         now = self._instrument.read()
         self._settle(now)
-        window = _Window(phase, now)
+        window = Window(phase, now)
         self._open.append(window)
         return window
 
-    def end(self, window: _Window) -> None:
+    def end(self, window: Window) -> None:
         """Close a window, and any inside it that was left open; one that is closed already is left alone."""
         if window not in self._open:
             return
         now = self._instrument.read()
         self._settle(now)
+        self._count()
         del self._open[self._open.index(window) :]
         if self._open:
             self._open[-1].since = now
@@ -116,13 +124,18 @@ class PhaseTotals:
     def enter(self, part: Part, power_limit_w: float | None) -> None:
         """Account for what follows under a part of profiling and a limit in W; evaluation is never profiled."""
         self._catch_up()
+        self._count()
         self._keys[Phase.TRAIN] = _Key(Phase.TRAIN, part, power_limit_w)
         self._keys[Phase.EVAL] = _Key(Phase.EVAL, Part.SETTLED, power_limit_w)
 
     def time_s(self, part: Part, power_limit_w: float) -> float:
-        """Return the time in s that a part of profiling has lasted under a limit up to now."""
-        self._catch_up()
-        return self._spent.get(_Key(Phase.TRAIN, part, power_limit_w), NOTHING_SPENT).time_s
+        """Return the time in s that a part of profiling has lasted under a limit up to now; no meter is read."""
+        key = _Key(Phase.TRAIN, part, power_limit_w)
+        window = self._open[-1] if self._open else None
+        under_way_s = 0.0
+        if window is not None and window.since is not None and self._keys[window.phase] == key:
+            under_way_s = self._instrument.now_s() - window.since.time_s
+        return self._spent.get(key, NOTHING_SPENT).time_s + under_way_s
 
     def sweep(self) -> list[SweepPoint]:
         """Return what a sample takes in training at each limit whose windows can be trusted.
@@ -132,11 +145,6 @@ class PhaseTotals:
         self._catch_up()
         self.merge()
         return sweep_of(self.profiles())
-
-    def count(self, phase: Phase, samples: int) -> None:
-        """Add samples to a phase."""
-        key = self._keys[phase]
-        self._samples[key] = self._samples.get(key, 0) + samples
 
     def samples(self, phase: Phase) -> int:
         """Return all samples of a phase so far, warm-up included, over all processes."""
@@ -180,8 +188,17 @@ class PhaseTotals:
 
     def _own(self) -> dict[_Key, _Taken]:
         """Return what this process has taken."""
+        self._count()
         keys = dict.fromkeys((*self._spent, *self._samples))
         return {key: _Taken(self._spent.get(key, NOTHING_SPENT), self._samples.get(key, 0)) for key in keys}
+
+    def _count(self) -> None:
+        """Account for the samples of the loops under way."""
+        for window in self._open:
+            if window.samples:
+                key = self._keys[window.phase]
+                self._samples[key] = self._samples.get(key, 0) + window.samples
+                window.samples = 0
 
     def _catch_up(self) -> None:
         if self._open:

@@ -121,20 +121,10 @@ class PowerControl:
             self._say(f"profiling {len(limits_w)} power limits from {limits_w[0]:g} to {limits_w[-1]:g} W")
             self.profiler = self._profiler(shared, limits_w)
 
-    def begin_loop(self, steps: int | None) -> None:
-        """Begin a training loop."""
-        if self.profiler is not None:
-            self.profiler.begin_loop(steps)
-
-    def step(self) -> None:
-        """Begin a step of training."""
-        if self.profiler is not None:
-            self.profiler.step()
-
-    def end_loop(self) -> None:
-        """End a training loop."""
-        if self.profiler is not None:
-            self.profiler.end_loop()
+    @property
+    def follower(self) -> PowerProfiler | None:
+        """What must follow the steps of a training loop that begins now; None if nothing must."""
+        return None if self.is_settled else self.profiler
 
     def end_epoch(self) -> None:
         """End an epoch."""

@@ -259,7 +259,7 @@ class Trial:
         """
         if not self._in_epoch:
             raise InvalidValueError(f"a loop of {phase.value} belongs inside an epoch of trial.epochs()")
-        follower = self._power if phase is Phase.TRAIN else None
+        follower = self._power.follower if phase is Phase.TRAIN else None
         return RunningLoop(phase, self._logbook.phases, follower, steps)
 
     def save_model(self, model: Any) -> None:
