@@ -62,16 +62,17 @@ def calibrated_step(time_ms: float) -> Callable[[], None]:
 
 def turns(batches: Iterable[int], step: Callable[[], None], count: int) -> list[tuple[float, float]]:
     """Return the CPU time in s of a loop, and that of a bare one beside it, for every four turns that they take."""
-    following = iter(batches)
+    # The bare loop has its batches too, as it would without a trial.
+    followed, bare = iter(batches), iter(range(count))
     spent_s = []
     for _ in range(count // BLOCK // 2):
         four_s = {False: 0.0, True: 0.0}
         # Neither always comes first.
         for is_followed in (False, True, True, False):
+            following = followed if is_followed else bare
             start = time.process_time()
             for _ in range(BLOCK):
-                if is_followed:
-                    next(following)
+                next(following)
                 step()
             four_s[is_followed] += time.process_time() - start
         spent_s.append((four_s[True], four_s[False]))
