@@ -3,7 +3,8 @@
 import json
 from collections.abc import Mapping
 
-from zeus_kfp.zeus_core.training.assignment import TRIAL_VARIABLE, Assignment
+from zeus_kfp.zeus_core.processes import TRIAL_VARIABLE
+from zeus_kfp.zeus_core.training.assignment import Assignment
 
 WITHHELD = ("ZEUS_KFP_STORE_URL",)
 """The user's code needs no way into the store."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from zeus_kfp.components.train_with_profiling.child_process import ChildProcess
 from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
+from zeus_kfp.components.train_with_profiling.kin import taking_in_orphans
 from zeus_kfp.components.train_with_profiling.ledger import Ledger
 from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.components.train_with_profiling.termination import Terminated, terminated_by_signal
@@ -81,7 +82,9 @@ class Watch:
         Raises:
             EntryPointError: If it can't be started.
         """
-        with terminated_by_signal():
+        # What a pod before this one left behind on the machine is put right whether or not this trial sets limits.
+        repair_limits(environ)
+        with terminated_by_signal(), taking_in_orphans():
             child = ChildProcess(argv, environ, self._say)
             try:
                 stopped = self._follow(child, cap_s)
