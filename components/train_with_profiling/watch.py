@@ -20,6 +20,9 @@ HEARTBEAT_INTERVAL_S = 5.0
 TERMINATION_GRACE_S = 1.0
 """How long the training process may take to end when the supervisor itself is asked to."""
 
+REPAIR_PATIENCE_S = 1.0
+"""How long a repair waits for what holds a limit although nothing of the training is left."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -98,7 +101,7 @@ class Watch:
             finally:
                 child.close()
                 # It has put back the power limits that it changed, unless it was killed.
-                repair_limits(environ)
+                repair_limits(environ, patience_s=REPAIR_PATIENCE_S)
         self._report(self._follower.read_new(final=True))
         seen = self._start.until(self._instrument.read())
         assert child.exit_code is not None

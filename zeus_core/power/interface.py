@@ -44,6 +44,11 @@ class PowerLimiter(Protocol):
     allowed: LimitRange | None
     found_w: float | None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether what was found is put back, so that no limit is set any more."""
+        ...
+
     def set(self, power_limit_w: float) -> float | None:
         """Set a limit on every GPU and return the one that stands, in W; None if none is known."""
         ...
@@ -84,6 +89,7 @@ class ObserveOnly:
 
     name = "observe only"
     allowed: LimitRange | None = None
+    is_over = False
 
     def __init__(self, why_not: str = "", found_w: float | None = None) -> None:
         """Keep why nothing can be set, and the limit that stands."""

@@ -2,8 +2,10 @@
 
 import logging
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from zeus_kfp.zeus_core.meters.nvml_devices import (
     Gpu,
@@ -12,19 +14,11 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     NvmlUnavailableError,
     open_devices,
 )
-from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, left_behind, limits_folder
+from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, limits_folder, noted, peek
 from zeus_kfp.zeus_core.power.interface import Setter
-from zeus_kfp.zeus_core.power.setters import setters
+from zeus_kfp.zeus_core.power.setters import is_same, set_surely, setters
 
 logger = logging.getLogger(__name__)
-
-_SAME_W = 1.0
-"""Two limits closer than this are the same: some drivers round to whole watts."""
-
-
-def is_same(one_w: float, other_w: float) -> bool:
-    """Return whether two limits in W are the same to a driver."""
-    return abs(one_w - other_w) < _SAME_W
 
 
 def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) -> None:
@@ -39,7 +33,7 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
     if left is not None and standing_w is None:
         raise LimitRefusedError(f"the limit of GPU {gpu.index} can't be read now")
     if left is not None and standing_w is not None and any(is_same(standing_w, limit_w) for limit_w in left.set_w):
-        setter.set_limit(gpu, left.found_w)
+        set_surely(devices, setter, gpu, left.found_w)
         if not is_same(standing_w, left.found_w):
             logger.warning(
                 "GPU %d stood at %g W, left by a process that was killed: its %g W are put back",
@@ -50,36 +44,71 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
     file.clear()
 
 
-def repair_limits(environ: Mapping[str, str] = os.environ) -> None:
+def repair_limits(environ: Mapping[str, str] = os.environ, *, patience_s: float = 0.0) -> None:
     """Put back every power limit that a process of this machine, killed since, has left changed.
 
     Never raises: what can't be put back is said in a warning, and tried again by the next trial.
+
+    Args:
+        environ: Environment variables: ZEUS_KFP_LIMITS_FOLDER, CUDA_VISIBLE_DEVICES, and those of zeusd.
+        patience_s: Time in s to wait for processes that should have ended. Above 0, a GPU of this process whose limit
+            someone still holds after that is named in a warning.
     """
     try:
         if not folder_path(environ).exists():
             return
-        for uuid, file in left_behind(limits_folder(environ)):
-            _repair_one(environ, uuid, file)
+        latest_s = time.monotonic() + patience_s
+        for uuid, path in noted(limits_folder(environ)):
+            if not _repair_file(environ, uuid, path, latest_s) and patience_s:
+                _warn_of_holder(environ, uuid, path)
     except OSError as error:
         logger.warning("power limits that may have been left changed can't be looked up: %s", error)
 
 
-def _repair_one(environ: Mapping[str, str], uuid: str, file: FoundFile) -> None:
+def _repair_file(environ: Mapping[str, str], uuid: str, path: Path, latest_s: float) -> bool:
+    """Return whether nobody holds the file (any more)."""
+    try:
+        file = FoundFile(path, patience_s=max(latest_s - time.monotonic(), 0.0))
+    except BlockingIOError:
+        return False
+    with closing(file):
+        if file.read() is not None:
+            _repair_gpu(environ, uuid, file)
+    return True
+
+
+def _repair_gpu(environ: Mapping[str, str], uuid: str, file: FoundFile) -> None:
     why = ""
     try:
-        # A killed process may have had other GPUs than this one.
-        with closing(open_devices(None)) as devices:
-            gpu = next((known for known in devices.gpus if known.uuid == uuid), None)
-            if gpu is None:
-                return
+        # A killed process may have had another GPU than this one has.
+        with closing(open_devices(uuid)) as devices:
             for open_setter in setters(devices, environ):
                 with _tried() as refusals, closing(open_setter()) as setter:
-                    put_back(devices, setter, gpu, file)
+                    put_back(devices, setter, devices.gpus[0], file)
                     return
                 why += "".join(refusals)
     except NvmlUnavailableError as error:
         why = str(error)
     logger.warning("the power limit that a killed process left on %s can't be put back: %s", uuid, why)
+
+
+def _warn_of_holder(environ: Mapping[str, str], uuid: str, path: Path) -> None:
+    """Say that a limit is still held, if it is that of a GPU which this process may use."""
+    try:
+        with closing(open_devices(environ.get("CUDA_VISIBLE_DEVICES"))) as devices:
+            mine = [gpu.index for gpu in devices.gpus if gpu.uuid == uuid]
+    except NvmlUnavailableError:
+        return
+    found = peek(path)
+    if mine and found is not None:
+        logger.warning(
+            "process %d still holds the power limit of GPU %d (%s), which was %g W before: it puts that back at its "
+            "end, or else the next trial on this machine does",
+            found.process_id,
+            mine[0],
+            uuid,
+            found.found_w,
+        )
 
 
 @contextmanager

@@ -1,9 +1,15 @@
 """The ways to set a power limit that this process may have, best first."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 
-from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, NvmlDevices
+from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlDevices
 from zeus_kfp.zeus_core.power.interface import Setter
+
+_TRIES = 3
+_PAUSE_S = 0.1
+_SAME_W = 1.0
+"""Two limits closer than this are the same: some drivers round to whole watts."""
 
 
 class NvmlSetter:
@@ -40,3 +46,37 @@ def setters(devices: NvmlDevices, environ: Mapping[str, str]) -> Iterator[Callab
         from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter
 
         yield lambda: ZeusdSetter(devices, environ)
+
+
+def is_same(one_w: float, other_w: float) -> bool:
+    """Return whether two limits in W are the same to a driver."""
+    return abs(one_w - other_w) < _SAME_W
+
+
+def set_surely(devices: NvmlDevices, setter: Setter, gpu: Gpu, power_limit_w: float) -> None:
+    """Set a limit in W that must stand in the end: read it back, and try a few times where it doesn't.
+
+    Raises:
+        LimitRefusedError: If it is refused, or has no effect, every time.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            setter.set_limit(gpu, power_limit_w)
+            check_standing(devices, gpu, power_limit_w)
+            return
+        except LimitRefusedError:
+            if not tries_left:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+def check_standing(devices: NvmlDevices, gpu: Gpu, power_limit_w: float) -> None:
+    """Make sure that a limit in W stands.
+
+    Raises:
+        LimitRefusedError: If another one does, or none can be read.
+    """
+    standing_w = devices.limit_w(gpu)
+    if standing_w is None or not is_same(standing_w, power_limit_w):
+        stands = "it can't be read what stands" if standing_w is None else f"{standing_w:g} W stand"
+        raise LimitRefusedError(f"{power_limit_w:g} W were asked for on GPU {gpu.index}, but {stands}")

@@ -293,7 +293,7 @@ def test_permission_lost_midway_keeps_what_was_measured(bench, caplog):
     trial.close()
     rows = rows_of(Summary.read(bench.folder / "summary.json"))
     assert list(rows) == [250, 225, 200]
-    assert "175 W were asked for, but 200.0 W stand" in caplog.text
+    assert "175 W were asked for on GPU 0, but 200 W stand" in caplog.text
 
 
 @pytest.mark.parametrize("leave", [KeyboardInterrupt, RuntimeError, StopIteration])
