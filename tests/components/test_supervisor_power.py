@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 
+from tests.fake_zeusd import Shown, TcpDaemon, running
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.zeus_core.profile import read_profiles
 from zeus_kfp.zeus_core.trial import Purpose, TrialPlan, TrialState
@@ -109,6 +110,7 @@ def test_a_trial_that_outlives_its_time_is_repaired_too(fake_gpus, train):
 
 SUPERVISOR = """
 import sys
+from tests.fake_zeusd import Shown, TcpDaemon, running
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.zeus_core.trial import TrialPlan
 folder, plan = sys.argv[1:]
@@ -145,3 +147,41 @@ def test_a_pod_that_is_killed_whole_is_repaired_by_the_next_trial(fake_gpus, tra
     assert train("pass").state is TrialState.REACHED
     assert fake_gpus.limits_w() == [250]
     assert os.listdir(tmp_path / "limits")
+
+
+@pytest.fixture
+def zeusd(fake_gpus, monkeypatch):
+    """A daemon at a TCP port that may set limits, in a pod that may not; it numbers the pod's GPU 4."""
+    fake_gpus.set(SET="denied")
+    server = TcpDaemon(("127.0.0.1", 0), fake_gpus, {3: Shown(energy_mj=1), 4: Shown(0)})
+    monkeypatch.setenv("ZEUSD_HOST_PORT", f"127.0.0.1:{server.server_address[1]}")
+    with running(server):
+        yield server
+
+
+def test_a_pod_profiles_through_zeusd_and_leaves_what_it_found(fake_gpus, zeusd, train, tmp_path):
+    outcome = train("pass")
+    assert (outcome.state, outcome.power_limiter) == (TrialState.REACHED, "zeusd")
+    rows = read_profiles(tmp_path / "out" / "profile.json")
+    assert [row.power_limit_w for row in rows] == [250, 225, 200, 175, 150, 125, 100]
+    assert [row.average_power_w for row in rows] == pytest.approx([row.power_limit_w for row in rows], rel=1e-3)
+    assert outcome.power_limit_w in [row.power_limit_w for row in rows][1:]
+    asked = [(query["gpu_ids"], int(query["power_limit_mw"]) / 1000) for _, query in zeusd.asked]
+    # First what is found is set to itself; at the end the one chosen, and then what was found.
+    assert asked[0] == ("4", 250)
+    assert asked[-2:] == [("4", outcome.power_limit_w), ("4", 250)]
+    assert fake_gpus.limits_w() == [250]
+
+
+def test_a_pod_whose_training_is_killed_is_repaired_through_zeusd(fake_gpus, zeusd, train):
+    assert train("os.kill(os.getpid(), signal.SIGKILL)").state is TrialState.OOM
+    assert {query["gpu_ids"] for _, query in zeusd.asked} == {"4"}
+    assert fake_gpus.set_count() > 1
+    assert fake_gpus.limits_w() == [250]
+
+
+def test_a_zeusd_that_refuses_leaves_a_trial_that_observes(fake_gpus, zeusd, train):
+    zeusd.refuses = "read only"
+    outcome = train("pass")
+    assert (outcome.state, outcome.power_limiter, outcome.power_limit_w) == (TrialState.REACHED, "observe only", None)
+    assert fake_gpus.limits_w() == [250]

@@ -82,7 +82,7 @@ def _repair_gpu(environ: Mapping[str, str], uuid: str, file: FoundFile) -> None:
     try:
         # A killed process may have had another GPU than this one has.
         with closing(open_devices(uuid)) as devices:
-            for open_setter in setters(devices, environ):
+            for open_setter in setters(devices, _environ_for(uuid, environ)):
                 with _tried() as refusals, closing(open_setter()) as setter:
                     put_back(devices, setter, devices.gpus[0], file)
                     return
@@ -90,6 +90,15 @@ def _repair_gpu(environ: Mapping[str, str], uuid: str, file: FoundFile) -> None:
     except NvmlUnavailableError as error:
         why = str(error)
     logger.warning("the power limit that a killed process left on %s can't be put back: %s", uuid, why)
+
+
+def _environ_for(uuid: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment for one GPU of those whose numbers people have given."""
+    if not environ.get("ZEUS_KFP_ZEUSD_GPU_IDS"):
+        return environ
+    from zeus_kfp.zeus_core.power.zeusd import environ_for
+
+    return environ_for(uuid, environ)
 
 
 def _warn_of_holder(environ: Mapping[str, str], uuid: str, path: Path) -> None:

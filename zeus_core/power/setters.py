@@ -38,10 +38,11 @@ def setters(devices: NvmlDevices, environ: Mapping[str, str]) -> Iterator[Callab
 
     Args:
         devices: The GPUs.
-        environ: Environment variables: ZEUSD_SOCK_PATH, ZEUSD_HOST_PORT, ZEUSD_TOKEN, ZEUS_KFP_ZEUSD_GPU_IDS.
+        environ: Environment variables: ZEUSD_SOCK_PATH, ZEUSD_HOST_PORT or ZEUS_KFP_ZEUSD_PORT, ZEUSD_TOKEN,
+            ZEUS_KFP_ZEUSD_GPU_IDS.
     """
     yield lambda: NvmlSetter(devices)
-    if environ.get("ZEUSD_SOCK_PATH") or environ.get("ZEUSD_HOST_PORT"):
+    if any(environ.get(name) for name in ("ZEUSD_SOCK_PATH", "ZEUSD_HOST_PORT", "ZEUS_KFP_ZEUSD_PORT")):
         # HTTP takes its time to import, and few have a daemon.
         from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter
 
