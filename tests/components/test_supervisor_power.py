@@ -159,13 +159,15 @@ def zeusd(fake_gpus, monkeypatch):
         yield server
 
 
-def test_a_pod_profiles_through_zeusd_and_leaves_what_it_found(fake_gpus, zeusd, train, tmp_path):
+def test_a_pod_profiles_through_zeusd_and_leaves_what_it_found(fake_gpus, zeusd, train, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZEUS_KFP_POWER_OBJECTIVE", "energy")
     outcome = train("pass")
     assert (outcome.state, outcome.power_limiter) == (TrialState.REACHED, "zeusd")
     rows = read_profiles(tmp_path / "out" / "profile.json")
     assert [row.power_limit_w for row in rows] == [250, 225, 200, 175, 150, 125, 100]
     assert [row.average_power_w for row in rows] == pytest.approx([row.power_limit_w for row in rows], rel=1e-3)
-    assert outcome.power_limit_w in [row.power_limit_w for row in rows][1:]
+    # P / R with R ~ cbrt(P - 80) is least at 120 W.
+    assert outcome.power_limit_w == 125
     asked = [(query["gpu_ids"], int(query["power_limit_mw"]) / 1000) for _, query in zeusd.asked]
     # First what is found is set to itself; at the end the one chosen, and then what was found.
     assert asked[0] == ("4", 250)
