@@ -49,10 +49,13 @@ _BEFORE_REPORT: dict[str, Any] = {
     "accelerator_count": 0,
     "node": "",
     "power_limiter": "",
+    "power_limits_found_w": {},
+    "second_energy_source": "",
     "attempts": 0,
     "model_uri": "",
     "data_missing": False,
 }
+_SINCE_0003 = ("power_limits_found_w", "second_energy_j", "second_energy_source")
 
 
 def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
@@ -215,5 +218,7 @@ def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outco
 
 def _digest(outcome: TrialOutcome, profiles: Sequence[Profile]) -> str:
     measured = sorted(json.dumps(asdict(profile), sort_keys=True) for profile in profiles)
-    payload = json.dumps([asdict(outcome), measured], sort_keys=True)
+    # What an outcome said nothing of before there was a field for it changes no digest that is kept already.
+    told = {name: value for name, value in asdict(outcome).items() if name not in _SINCE_0003 or value}
+    payload = json.dumps([told, measured], sort_keys=True)
     return hashlib.sha256(payload.encode()).hexdigest()

@@ -85,8 +85,6 @@ class Watch:
         Raises:
             EntryPointError: If it can't be started.
         """
-        # What a pod before this one left behind on the machine is put right whether or not this trial sets limits.
-        repair_limits(environ)
         with terminated_by_signal(), taking_in_orphans():
             child = ChildProcess(argv, environ, self._say)
             try:

@@ -12,7 +12,7 @@ import pytest
 from tests.fake_zeusd import Shown, TcpDaemon, running
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.zeus_core.profile import read_profiles
-from zeus_kfp.zeus_core.trial import Purpose, TrialPlan, TrialState
+from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
 
 PLAN = TrialPlan(
     job_id="digits",
@@ -138,6 +138,41 @@ def test_the_profile_is_an_artifact(fake_gpus, train, tmp_path):
     rows = read_profiles(tmp_path / "out" / "profile.json")
     assert [row.power_limit_w for row in rows] == [250, 225, 200, 175, 150, 125, 100]
     assert [row.average_power_w for row in rows] == pytest.approx([row.power_limit_w for row in rows], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("code", "state"), [("pass", TrialState.REACHED), ("os.kill(os.getpid(), signal.SIGKILL)", TrialState.OOM)]
+)
+def test_the_outcome_tells_node_and_limits_found_of_each_gpu(fake_gpus, train, monkeypatch, code, state):
+    monkeypatch.setenv("ZEUS_KFP_NODE", "node-7")
+    fake_gpus.set(GPUS="2", LIMIT_MW_1="240000")
+    outcome = train(code)
+    assert (outcome.state, outcome.node) == (state, "node-7")
+    assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250, "GPU-11345678-fake": 240}
+    assert TrialOutcome.from_json(outcome.to_json()) == outcome
+    assert fake_gpus.limits_w() == [250, 240]
+
+
+def test_what_a_trial_found_is_what_stood_after_the_repair_before_it(fake_gpus, train):
+    script = "from zeus_kfp.zeus_core.power import open_limiter as o; import os; o().set(120); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", script], env=fake_gpus.environ)
+    assert fake_gpus.limits_w() == [120]
+    outcome = train("os._exit(0)", step=0)
+    assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250}
+
+
+def test_a_limit_that_is_left_changed_is_said(fake_gpus, train, capfd):
+    # Someone else sets another limit as soon as training has put back what it found.
+    someone = "import pynvml as n; n.nvmlDeviceSetPowerManagementLimit(n.nvmlDeviceGetHandleByIndex(0), 220000)"
+    train(f"import atexit; atexit.register(exec, {someone!r}, dict()); import pynvml; pynvml.nvmlInit()", step=399)
+    assert "GPU-00345678-fake on " in (said := capfd.readouterr().out)
+    assert "had a power limit of 250 W before this trial, and has 220 W after it" in said
+
+
+def test_both_meters_energies_are_in_the_outcome(train):
+    outcome = train("pass")
+    assert (outcome.energy_source, outcome.second_energy_source) == ("nvml", "nvml-polling")
+    assert outcome.second_energy_j is not None
 
 
 def test_a_pod_that_is_killed_whole_is_repaired_by_the_next_trial(fake_gpus, train, tmp_path):

@@ -1,10 +1,13 @@
 """The power limit that a trial profiled is handed to later trials of its batch size, on the same GPU model."""
 
 import dataclasses
+import hashlib
+import json
 
 import pytest
 
 from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.trials import _digest
 from zeus_kfp.zeus_core import JobSpec, Profile, TrialOutcome, TrialState
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
@@ -19,6 +22,10 @@ DONE = TrialOutcome(
     max_power_w=300.0,
     power_limiter="nvml",
     power_limit_found_w=300.0,
+    power_limits_found_w={"GPU-a": 300.0, "GPU-b": 280.0},
+    node="node-7",
+    second_energy_j=95.0,
+    second_energy_source="nvml-polling",
     power_limit_w=200.0,
 )
 # Power (W) and throughput by limit: the least energy at 150 W, the least time at 300 W, the least cost at 200 W.
@@ -100,6 +107,19 @@ def test_what_a_trial_found_and_set_is_kept(store):
     recur(store, "first", sweep())
     (trial,) = store.trials("job")
     assert (trial.power_limiter, trial.power_limit_found_w, trial.power_limit_w) == ("nvml", 300.0, 200.0)
+    assert (trial.node, trial.power_limits_found_w) == ("node-7", {"GPU-a": 300.0, "GPU-b": 280.0})
+    assert (trial.second_energy_j, trial.second_energy_source) == (95.0, "nvml-polling")
+
+
+def test_a_report_from_before_limits_were_told_by_gpu_is_still_the_same(store):
+    old = dataclasses.replace(DONE, power_limits_found_w={}, second_energy_j=None, second_energy_source="")
+    told = {key: value for key, value in json.loads(old.to_json()).items() if value not in ({}, None, "")}
+    assert _digest(TrialOutcome.from_json(json.dumps(told)), []) == _digest(old, [])
+    payload = dataclasses.asdict(old)
+    for name in ("power_limits_found_w", "second_energy_j", "second_energy_source"):
+        del payload[name]
+    kept = hashlib.sha256(json.dumps([payload, []], sort_keys=True).encode()).hexdigest()
+    assert _digest(old, []) == kept
 
 
 @pytest.mark.parametrize("objective", ["", "cheapest", "slowdown", "slowdown:0.5", "slowdown:x", "time:1", 3, None])

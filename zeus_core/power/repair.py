@@ -65,6 +65,16 @@ def repair_limits(environ: Mapping[str, str] = os.environ, *, patience_s: float 
         logger.warning("power limits that may have been left changed can't be looked up: %s", error)
 
 
+def standing_limits_w(environ: Mapping[str, str] = os.environ) -> dict[str, float]:
+    """Return the power limit in W that each GPU of this process has now, by UUID; none where it can't be read."""
+    try:
+        with closing(open_devices(environ.get("CUDA_VISIBLE_DEVICES"))) as devices:
+            limits_w = {gpu.uuid: devices.limit_w(gpu) for gpu in devices.gpus}
+    except NvmlUnavailableError:
+        return {}
+    return {uuid: limit_w for uuid, limit_w in limits_w.items() if limit_w is not None}
+
+
 def _repair_file(environ: Mapping[str, str], uuid: str, path: Path, latest_s: float) -> bool:
     """Return whether nobody holds the file (any more)."""
     try:

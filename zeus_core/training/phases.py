@@ -80,6 +80,17 @@ class PhaseTotals:
         self._keys[Phase.TRAIN] = _Key(Phase.TRAIN, part, power_limit_w)
         self._keys[Phase.EVAL] = _Key(Phase.EVAL, Part.SETTLED, power_limit_w)
 
+    def spoil(self) -> None:
+        """Make no row of the training window under way: the limit changed in the midst of it."""
+        self._catch_up()
+        key = self._keys[Phase.TRAIN]
+        if key.part is not Part.WINDOW:
+            return
+        spoilt = key._replace(part=Part.WARMUP)
+        self._spent[spoilt] = self._spent.pop(key, NOTHING_SPENT) + self._spent.get(spoilt, NOTHING_SPENT)
+        self._samples[spoilt] = self._samples.pop(key, 0) + self._samples.get(spoilt, 0)
+        self._keys[Phase.TRAIN] = spoilt
+
     def time_s(self, part: Part, power_limit_w: float) -> float:
         """Return the time in s that a part of profiling has lasted under a limit up to now."""
         self._catch_up()

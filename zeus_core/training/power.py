@@ -9,6 +9,7 @@ from zeus_kfp.zeus_core.power.on_signal import RestoreAtEnd
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.power.profiling import Part, PowerProfiler
 from zeus_kfp.zeus_core.power.selectors import parse_selector
+from zeus_kfp.zeus_core.power.setters import is_same
 from zeus_kfp.zeus_core.training.group import Group
 from zeus_kfp.zeus_core.training.phases import PhaseTotals
 from zeus_kfp.zeus_core.trial import TrialPlan
@@ -31,6 +32,11 @@ class SharedLimiter:
     def set(self, power_limit_w: float) -> float | None:
         """Set a limit wherever this process may, and return the one that stands for the leader."""
         return self._shared(self._limiter.set(power_limit_w))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this process has put back what it found."""
+        return self._limiter.is_over
 
     def restore(self) -> None:
         """Put back what this process found."""
@@ -72,6 +78,7 @@ class PowerControl:
         self._say = say
         self._guard: RestoreAtEnd | None = None
         self._known_standing_w: float | None = None
+        self._is_over = False
         self.profiler: PowerProfiler | None = None
 
     @property
@@ -96,12 +103,21 @@ class PowerControl:
         limits_w = self._limits_w(shared.allowed)
         known_w = self._known_w()
         if known_w is not None and shared.allowed is not None:
-            self._known_standing_w = standing_w = shared.set(known_w)
-            self._totals.enter(Part.SETTLED, standing_w)
-            self._say(f"power limit {standing_w or math.nan:g} W set, known from earlier trials")
+            self._set_known(shared, known_w)
         elif len(limits_w) > 1 and not self._group.agree(self._meter.estimated):
             self._say(f"profiling {len(limits_w)} power limits from {limits_w[0]:g} to {limits_w[-1]:g} W")
             self.profiler = self._profiler(shared, limits_w)
+
+    def _set_known(self, limiter: PowerLimiter, known_w: float) -> None:
+        """Set the limit that earlier trials found best, or say that another one stands."""
+        standing_w = limiter.set(known_w)
+        self._totals.enter(Part.SETTLED, standing_w)
+        standing = "an unknown limit" if standing_w is None else f"{standing_w:g} W"
+        if standing_w is not None and limiter.allowed and is_same(standing_w, limiter.allowed.clamped(known_w)):
+            self._known_standing_w = standing_w
+            self._say(f"power limit {standing} set, known from earlier trials")
+        else:
+            self._say(f"power limit {known_w:g} W, known from earlier trials, can't be set: {standing} stands")
 
     def begin_loop(self, steps: int | None) -> None:
         """Begin a training loop."""
@@ -110,6 +126,8 @@ class PowerControl:
 
     def step(self) -> None:
         """Begin a step of training."""
+        if self._limiter.is_over and not self._is_over:
+            self._note_end()
         if self.profiler is not None:
             self.profiler.step()
 
@@ -129,6 +147,14 @@ class PowerControl:
         if self._guard is not None:
             self._guard.take_back()
             self._guard = None
+
+    def _note_end(self) -> None:
+        """Count what follows under the limit found, which stands again: a signal came, or a limit was refused."""
+        self._is_over = True
+        self._known_standing_w = None
+        self._totals.spoil()
+        # Nothing is set any more: this only asks what stands.
+        self._totals.enter(Part.SETTLED, self._limiter.set(self._limiter.found_w or 0.0))
 
     def _known_w(self) -> float | None:
         """Return the limit in W that earlier trials found best on these GPUs; None if there is none."""
