@@ -10,12 +10,15 @@ from zeus_kfp.components.close_recurrence.report_data import ReportData, scalar_
 from zeus_kfp.components.winner import publish_winner
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.zeus_core.errors import UnknownJobError, UnknownRecurrenceError
+from zeus_kfp.zeus_core.power import repair_elsewhere
 
 
 def close_and_report(
     job_id: str, run_id: str, *, report: dsl.HTML, summary: dsl.Markdown, metrics: dsl.Metrics, winner: dsl.Model
 ) -> None:
     """Close the recurrence of a run and write its report, also where the run was never granted one.
+
+    Before that, power limits that killed pods have left are put back, where the pods keep them in a shared folder.
 
     Args:
         job_id: Name of the job.
@@ -25,6 +28,8 @@ def close_and_report(
         metrics: Where the recurrence's figures go.
         winner: Where the winner's model is published, if there is one.
     """
+    for line in repair_elsewhere():
+        print(line)
     with StateStore.from_environment() as store:
         if not _close(store, job_id, run_id):
             run_id = ""

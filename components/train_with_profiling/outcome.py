@@ -8,10 +8,8 @@ from pathlib import Path
 
 from zeus_kfp.components.train_with_profiling.judging import Evidence, Verdict
 from zeus_kfp.components.train_with_profiling.measuring import Measured
+from zeus_kfp.zeus_core.power.found import NODE_VARIABLE
 from zeus_kfp.zeus_core.trial import MAX_GPUS, MAX_OUTCOME_CHARACTERS, TrialOutcome, TrialState
-
-NODE_VARIABLE = "ZEUS_KFP_NODE"
-"""Environment variable that holds the name of the pod's node; the pipeline sets it."""
 
 _MOST_ERROR_CHARACTERS = 4000
 _MOST_REASON_CHARACTERS = 1000

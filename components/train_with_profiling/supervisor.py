@@ -28,7 +28,7 @@ from zeus_kfp.components.train_with_profiling.watch import Ended, Watch
 from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
 from zeus_kfp.zeus_core.meters import Meter, open_meter
 from zeus_kfp.zeus_core.power import repair_limits, standing_limits_w
-from zeus_kfp.zeus_core.power.setters import is_same
+from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, is_same, limits_folder
 from zeus_kfp.zeus_core.profile import write_profiles
 from zeus_kfp.zeus_core.training.assignment import Assignment, check_arguments
 from zeus_kfp.zeus_core.training.instrument import Instrument, Spent
@@ -81,6 +81,7 @@ def supervise(
         InvalidValueError: If an argument is nothing that JSON can hold.
     """
     check_arguments(arguments)
+    environ = _with_limits_folder(environ, checkpoint_dir)
     with tempfile.TemporaryDirectory(prefix="zeus-kfp-") as folder:
         scratch = Path(folder)
         command = resolve(entry_point, entry_source, scratch, environ)
@@ -233,6 +234,19 @@ class _Run:
         """Leave nothing behind of a trial that never began."""
         self.paths.history.unlink(missing_ok=True)
         self.ledger.withdraw()
+
+
+def _with_limits_folder(environ: Mapping[str, str], checkpoint_dir: str) -> Mapping[str, str]:
+    """Return the environment with the limits found kept where the loss of a whole pod can't take them, if it can be."""
+    if environ.get(FOLDER_VARIABLE) or not checkpoint_dir:
+        return environ
+    kept = {**environ, FOLDER_VARIABLE: str(Path(checkpoint_dir) / "zeus-kfp-limits")}
+    try:
+        # Not every volume has locks.
+        FoundFile(limits_folder(kept) / "lock").close()
+    except OSError:
+        return environ
+    return kept
 
 
 def _say_what_is_left(found_w: Mapping[str, float], standing_w: Mapping[str, float]) -> None:

@@ -184,6 +184,21 @@ def test_a_pod_that_is_killed_whole_is_repaired_by_the_next_trial(fake_gpus, tra
     assert os.listdir(tmp_path / "limits")
 
 
+def test_limits_found_outlive_the_pod_beside_its_checkpoints(fake_gpus, train, tmp_path, monkeypatch):
+    monkeypatch.delenv("ZEUS_KFP_LIMITS_FOLDER")
+    volume = tmp_path / "volume"
+    kill_all = "os.kill(os.getppid(), signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)"
+    (tmp_path / "user.py").write_text(TRAINING.replace("{code}", kill_all).replace("STEP", "120"))
+    script = SUPERVISOR.replace("arguments={}", f"arguments={{}}, checkpoint_dir={str(volume)!r}")
+    environ = fake_gpus.environ | {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path), PLAN.to_json()], env=environ)
+    assert done.returncode == -signal.SIGKILL
+    assert fake_gpus.limits_w() != [250]
+    outcome = train("pass", checkpoint_dir=str(volume))
+    assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250}
+    assert fake_gpus.limits_w() == [250]
+
+
 @pytest.fixture
 def zeusd(fake_gpus, monkeypatch):
     """A daemon at a TCP port that may set limits, in a pod that may not; it numbers the pod's GPU 4."""

@@ -16,7 +16,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,8 +25,46 @@ from zeus_kfp.zeus_core.validation import number
 FOLDER_VARIABLE = "ZEUS_KFP_LIMITS_FOLDER"
 """Folder of the files; mounted from the node it lets the next pod repair what a killed one left."""
 
+NODE_VARIABLE = "ZEUS_KFP_NODE"
+"""Environment variable that holds the name of the pod's node; the pipeline sets it."""
+
 _PAUSE_S = 0.02
+_SAME_W = 1.0
+"""Two limits closer than this are the same: some drivers round to whole watts."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def is_same(one_w: float, other_w: float) -> bool:
+    """Return whether two limits in W are the same to a driver."""
+    return abs(one_w - other_w) < _SAME_W
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """How the limit of a GPU can be set from another machine.
+
+    Attributes:
+        zeusd: host:port of its node's zeusd.
+        gpu_id: The GPU's number there.
+        energy_j: Its energy counter in J when this was written; a lower one later is another GPU's, or another boot's.
+    """
+
+    zeusd: str
+    gpu_id: int
+    energy_j: float
+
+    @classmethod
+    def of(cls, values: Any) -> Self | None:
+        """Return the way that a file tells; None if it tells none.
+
+        Raises:
+            TypeError: If it is no object.
+            ValueError: If a value can't be one.
+            KeyError: If one is missing.
+        """
+        if values is None:
+            return None
+        return cls(str(values["zeusd"]), int(values["gpu_id"]), number("energy_j", values["energy_j"], at_least=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +76,38 @@ class Found:
         set_w: Every limit in W that may have been set since.
         boot_id: The machine's boot that this belongs to; a limit does not outlive it.
         process_id: Who wrote it.
+        node: The machine, as people know it; "" if it has no name.
+        way_back: How its limit can be set from elsewhere; None if it can't.
     """
 
     found_w: float
     set_w: tuple[float, ...]
     boot_id: str
     process_id: int
+    node: str = ""
+    way_back: WayBack | None = None
 
     @classmethod
     def from_json(cls, document: str) -> Self | None:
-        """Return what a file says; None if it is empty, broken, or of an earlier boot."""
+        """Return what a file says; None if it is empty or broken."""
         try:
             values = json.loads(document)
             found_w = number("found_w", values["found_w"], above=0)
             set_w = tuple(number("set_w", value, above=0) for value in values["set_w"])
-            found = cls(found_w, set_w, str(values["boot_id"]), int(values["process_id"]))
-        except (TypeError, ValueError, KeyError, RecursionError):
+            way_back = WayBack.of(values.get("way_back"))
+            node = str(values.get("node", ""))
+            return cls(found_w, set_w, str(values["boot_id"]), int(values["process_id"]), node, way_back)
+        except (TypeError, ValueError, KeyError, RecursionError, AttributeError):
             return None
-        return found if found.boot_id == boot_id() else None
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether it was written on this machine since it was last started; a limit lasts no longer."""
+        return self.boot_id == boot_id()
+
+    def was_set(self, power_limit_w: float) -> bool:
+        """Return whether a limit in W may have been set by whoever wrote this."""
+        return any(is_same(power_limit_w, limit_w) for limit_w in self.set_w)
 
 
 class FoundFile:
@@ -81,17 +133,28 @@ class FoundFile:
         _OPEN.add(self)
 
     def read(self) -> Found | None:
-        """Return what a process before us left; None if it left nothing."""
+        """Return what a process before us left on this machine; None if it left nothing."""
+        found = self.read_any()
+        return found if found is not None and found.is_of_this_boot else None
+
+    def read_any(self) -> Found | None:
+        """Return what a process left, on whatever machine; None if it left nothing."""
         return Found.from_json(os.pread(self._file, 1 << 16, 0).decode("utf-8", errors="replace"))
 
-    def write(self, found_w: float, set_w: tuple[float, ...]) -> None:
+    def write(self, found_w: float, set_w: tuple[float, ...], *, way_back: WayBack | None = None) -> None:
         """Note the limit found, and those that may stand from now on; one call, so that no kill tears it.
+
+        Args:
+            found_w: Limit in W before any change.
+            set_w: Limits in W that may stand from now on.
+            way_back: How the limit can be set from elsewhere; None if it can't.
 
         Raises:
             OSError: If it can't be written.
         """
-        values = {"found_w": found_w, "set_w": set_w, "boot_id": boot_id(), "process_id": os.getpid()}
-        content = json.dumps(values).encode()
+        node = os.environ.get(NODE_VARIABLE, "")
+        found = Found(found_w, set_w, boot_id(), os.getpid(), node, way_back)
+        content = json.dumps(asdict(found)).encode()
         # Blanks after the object hide the rest of a longer one before it.
         size = max(len(content), os.fstat(self._file).st_size)
         os.pwrite(self._file, content.ljust(size), 0)
@@ -181,9 +244,10 @@ def found_path(folder: Path, uuid: str) -> Path:
     return folder / f"{uuid.replace('/', '_')}.json"
 
 
-def noted(folder: Path) -> list[tuple[str, Path]]:
-    """Return the GPUs (by UUID) of which a file says something, without touching its lock."""
-    return [(path.stem, path) for path in sorted(folder.glob("*.json")) if peek(path) is not None]
+def noted(folder: Path) -> list[tuple[Path, Found]]:
+    """Return the files that say something of a GPU, of whatever machine, without touching their locks."""
+    files = [(path, peek(path)) for path in sorted(folder.glob("*.json"))]
+    return [(path, found) for path, found in files if found is not None]
 
 
 def peek(path: Path) -> Found | None:

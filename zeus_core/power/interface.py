@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu
+from zeus_kfp.zeus_core.power.found import WayBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,10 @@ class Setter(Protocol):
         Raises:
             LimitRefusedError: If it is refused.
         """
+        ...
+
+    def way_back(self, gpu: Gpu) -> WayBack | None:
+        """Return how the limit of a GPU can be set from another machine; None if it can't."""
         ...
 
     def close(self) -> None:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlDevices
-from zeus_kfp.zeus_core.power.found import FoundFile, found_path, holder
+from zeus_kfp.zeus_core.power.found import FoundFile, found_path, holder, is_same
 from zeus_kfp.zeus_core.power.interface import LimitRange, Setter, common_range
 from zeus_kfp.zeus_core.power.neighbours import neighbours
 from zeus_kfp.zeus_core.power.repair import put_back
-from zeus_kfp.zeus_core.power.setters import check_standing, is_same, set_surely
+from zeus_kfp.zeus_core.power.setters import check_standing, set_surely
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ class GpuLimiter:
         if power_limit_w not in self._set_w:
             self._set_w += (power_limit_w,)
             for gpu, file in self._files.items():
-                file.write(self._found[gpu], self._set_w)
+                file.write(self._found[gpu], self._set_w, way_back=self._setter.way_back(gpu))
         self._to_restore = dict(self._found)
         for gpu in self._devices.gpus:
             self._setter.set_limit(gpu, power_limit_w)

@@ -14,9 +14,9 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     NvmlUnavailableError,
     open_devices,
 )
-from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, limits_folder, noted, peek
+from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, is_same, limits_folder, noted, peek
 from zeus_kfp.zeus_core.power.interface import Setter
-from zeus_kfp.zeus_core.power.setters import is_same, set_surely, setters
+from zeus_kfp.zeus_core.power.setters import set_surely, setters
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
     left, standing_w = file.read(), devices.limit_w(gpu)
     if left is not None and standing_w is None:
         raise LimitRefusedError(f"the limit of GPU {gpu.index} can't be read now")
-    if left is not None and standing_w is not None and any(is_same(standing_w, limit_w) for limit_w in left.set_w):
+    if left is not None and standing_w is not None and left.was_set(standing_w):
         set_surely(devices, setter, gpu, left.found_w)
         if not is_same(standing_w, left.found_w):
             logger.warning(
@@ -58,9 +58,10 @@ def repair_limits(environ: Mapping[str, str] = os.environ, *, patience_s: float 
         if not folder_path(environ).exists():
             return
         latest_s = time.monotonic() + patience_s
-        for uuid, path in noted(limits_folder(environ)):
-            if not _repair_file(environ, uuid, path, latest_s) and patience_s:
-                _warn_of_holder(environ, uuid, path)
+        for path, found in noted(limits_folder(environ)):
+            is_free = not found.is_of_this_boot or _repair_file(environ, path, latest_s)
+            if not is_free and patience_s:
+                _warn_of_holder(environ, path)
     except OSError as error:
         logger.warning("power limits that may have been left changed can't be looked up: %s", error)
 
@@ -75,7 +76,7 @@ def standing_limits_w(environ: Mapping[str, str] = os.environ) -> dict[str, floa
     return {uuid: limit_w for uuid, limit_w in limits_w.items() if limit_w is not None}
 
 
-def _repair_file(environ: Mapping[str, str], uuid: str, path: Path, latest_s: float) -> bool:
+def _repair_file(environ: Mapping[str, str], path: Path, latest_s: float) -> bool:
     """Return whether nobody holds the file (any more)."""
     try:
         file = FoundFile(path, patience_s=max(latest_s - time.monotonic(), 0.0))
@@ -83,7 +84,7 @@ def _repair_file(environ: Mapping[str, str], uuid: str, path: Path, latest_s: fl
         return False
     with closing(file):
         if file.read() is not None:
-            _repair_gpu(environ, uuid, file)
+            _repair_gpu(environ, path.stem, file)
     return True
 
 
@@ -111,11 +112,11 @@ def _environ_for(uuid: str, environ: Mapping[str, str]) -> Mapping[str, str]:
     return environ_for(uuid, environ)
 
 
-def _warn_of_holder(environ: Mapping[str, str], uuid: str, path: Path) -> None:
+def _warn_of_holder(environ: Mapping[str, str], path: Path) -> None:
     """Say that a limit is still held, if it is that of a GPU which this process may use."""
     try:
         with closing(open_devices(environ.get("CUDA_VISIBLE_DEVICES"))) as devices:
-            mine = [gpu.index for gpu in devices.gpus if gpu.uuid == uuid]
+            mine = [gpu.index for gpu in devices.gpus if gpu.uuid == path.stem]
     except NvmlUnavailableError:
         return
     found = peek(path)
@@ -125,7 +126,7 @@ def _warn_of_holder(environ: Mapping[str, str], uuid: str, path: Path) -> None:
             "end, or else the next trial on this machine does",
             found.process_id,
             mine[0],
-            uuid,
+            path.stem,
             found.found_w,
         )
 

@@ -4,12 +4,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlDevices
+from zeus_kfp.zeus_core.power.found import WayBack, is_same
 from zeus_kfp.zeus_core.power.interface import Setter
 
 _TRIES = 3
 _PAUSE_S = 0.1
-_SAME_W = 1.0
-"""Two limits closer than this are the same: some drivers round to whole watts."""
 
 
 class NvmlSetter:
@@ -29,6 +28,10 @@ class NvmlSetter:
         """
         self._devices.set_limit(gpu, power_limit_w)
 
+    def way_back(self, gpu: Gpu) -> WayBack | None:
+        """Return None: nobody else can."""
+        return None
+
     def close(self) -> None:
         """Do nothing; there is nothing to give back."""
 
@@ -47,11 +50,6 @@ def setters(devices: NvmlDevices, environ: Mapping[str, str]) -> Iterator[Callab
         from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter
 
         yield lambda: ZeusdSetter(devices, environ)
-
-
-def is_same(one_w: float, other_w: float) -> bool:
-    """Return whether two limits in W are the same to a driver."""
-    return abs(one_w - other_w) < _SAME_W
 
 
 def set_surely(devices: NvmlDevices, setter: Setter, gpu: Gpu, power_limit_w: float) -> None:

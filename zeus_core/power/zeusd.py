@@ -20,6 +20,7 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     NvmlUnavailableError,
     open_devices,
 )
+from zeus_kfp.zeus_core.power.found import WayBack
 from zeus_kfp.zeus_core.power.zeusd_client import ZeusdAddress, ZeusdClient
 
 SOCKET_VARIABLE = "ZEUSD_SOCK_PATH"
@@ -68,6 +69,7 @@ class ZeusdSetter:
         address = zeusd_address(environ)
         if address is None:
             raise LimitRefusedError(f"{SOCKET_VARIABLE}, {HOST_VARIABLE} and {PORT_VARIABLE} name no zeusd daemon")
+        self._devices = devices
         self.client = ZeusdClient(address)
         self.ids = gpu_ids(devices, self.client, told_ids(devices, environ))
 
@@ -78,6 +80,13 @@ class ZeusdSetter:
             LimitRefusedError: If the daemon refuses.
         """
         self.client.set_power_limit(self.ids[gpu.uuid], round(power_limit_w * 1000))
+
+    def way_back(self, gpu: Gpu) -> WayBack | None:
+        """Return the daemon's address and number for a GPU; None where only this pod can reach the daemon."""
+        if self.client.address.is_local:
+            return None
+        energy_j = dict(zip(self._devices.gpus, self._devices.energies_j(), strict=True))[gpu]
+        return WayBack(str(self.client.address), self.ids[gpu.uuid], energy_j or 0.0)
 
     def close(self) -> None:
         """Do nothing; there is nothing to give back."""

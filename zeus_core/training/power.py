@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 
 from zeus_kfp.zeus_core.meters import Meter
+from zeus_kfp.zeus_core.power.found import is_same
 from zeus_kfp.zeus_core.power.interface import LimitRange, PowerLimiter
 from zeus_kfp.zeus_core.power.on_signal import RestoreAtEnd
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.power.profiling import Part, PowerProfiler
 from zeus_kfp.zeus_core.power.selectors import parse_selector
-from zeus_kfp.zeus_core.power.setters import is_same
 from zeus_kfp.zeus_core.training.group import Group
 from zeus_kfp.zeus_core.training.phases import PhaseTotals
 from zeus_kfp.zeus_core.trial import TrialPlan
