@@ -29,7 +29,6 @@ from zeus_kfp.components.select_winner import select_winner
 from zeus_kfp.components.stage_turn import stage_turn
 from zeus_kfp.components.suggest_batch_size import suggest_batch_size
 from zeus_kfp.components.train_with_profiling import train_with_profiling
-from zeus_kfp.components.train_with_profiling.outcome import NODE_VARIABLE
 from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of
 from zeus_kfp.pipelines.recurring_training.parameters import (
     TRIAL_PARAMETERS,
@@ -40,6 +39,7 @@ from zeus_kfp.pipelines.recurring_training.parameters import (
 )
 from zeus_kfp.pipelines.recurring_training.power_access import PowerAccess
 from zeus_kfp.pipelines.recurring_training.stages import Stage, checked_stages
+from zeus_kfp.zeus_core.power.found import NODE_VARIABLE
 
 RUN_ID = dsl.PIPELINE_JOB_ID_PLACEHOLDER
 STORE_SECRET = "zeus-kfp-store"
