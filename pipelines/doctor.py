@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from zeus_kfp.zeus_core.errors import ZeusError
 from zeus_kfp.zeus_core.meters import open_meter
+from zeus_kfp.zeus_core.meters.device_order import visible_value
 from zeus_kfp.zeus_core.meters.nvml_devices import (
     Gpu,
     LimitRefusedError,
@@ -83,7 +84,7 @@ def examine(
 
 def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
-        devices = open_devices(environ.get("CUDA_VISIBLE_DEVICES"))
+        devices = open_devices(visible_value(environ))
     except NvmlUnavailableError as error:
         advice = "on a machine with NVIDIA GPUs, install the driver; in a pod, ask for nvidia.com/gpu"
         yield Finding("NVIDIA GPUs", Verdict.LACKING, str(error), advice)

@@ -44,7 +44,7 @@ def train(trial):
     os._exit(0)
 """
 LAST_LINE = 1300
-LAST_CALL = 160
+LAST_CALL = 95
 CHANCE = random.Random(20261130)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.meters.device_order import visible_value
 from zeus_kfp.zeus_core.meters.nvml_devices import (
     Gpu,
     LimitRefusedError,
@@ -69,9 +71,9 @@ def repair_limits(environ: Mapping[str, str] = os.environ, *, patience_s: float 
 def standing_limits_w(environ: Mapping[str, str] = os.environ) -> dict[str, float]:
     """Return the power limit in W that each GPU of this process has now, by UUID; none where it can't be read."""
     try:
-        with closing(open_devices(environ.get("CUDA_VISIBLE_DEVICES"))) as devices:
+        with closing(open_devices(visible_value(environ))) as devices:
             limits_w = {gpu.uuid: devices.limit_w(gpu) for gpu in devices.gpus}
-    except NvmlUnavailableError:
+    except (NvmlUnavailableError, InvalidValueError):
         return {}
     return {uuid: limit_w for uuid, limit_w in limits_w.items() if limit_w is not None}
 
@@ -115,9 +117,9 @@ def _environ_for(uuid: str, environ: Mapping[str, str]) -> Mapping[str, str]:
 def _warn_of_holder(environ: Mapping[str, str], path: Path) -> None:
     """Say that a limit is still held, if it is that of a GPU which this process may use."""
     try:
-        with closing(open_devices(environ.get("CUDA_VISIBLE_DEVICES"))) as devices:
+        with closing(open_devices(visible_value(environ))) as devices:
             mine = [gpu.index for gpu in devices.gpus if gpu.uuid == path.stem]
-    except NvmlUnavailableError:
+    except (NvmlUnavailableError, InvalidValueError):
         return
     found = peek(path)
     if mine and found is not None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.meters.device_order import visible_value
 from zeus_kfp.zeus_core.meters.nvml_devices import (
     Gpu,
     LimitRefusedError,
@@ -110,9 +111,9 @@ def environ_for(uuid: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a process that has one GPU alone: of the daemon's numbers only that one's is left."""
     kept = {name: value for name, value in environ.items() if name != IDS_VARIABLE}
     try:
-        with closing(open_devices(environ.get("CUDA_VISIBLE_DEVICES"))) as devices:
+        with closing(open_devices(visible_value(environ))) as devices:
             number = told_ids(devices, environ).get(uuid)
-    except (NvmlUnavailableError, LimitRefusedError):
+    except (NvmlUnavailableError, InvalidValueError, LimitRefusedError):
         number = None
     return kept if number is None else kept | {IDS_VARIABLE: str(number)}
 
