@@ -58,14 +58,23 @@ ORPHAN = "if os.fork(): os._exit(0)"
 """Lose the parent: whoever looks for its descendants finds none."""
 
 
+def is_in(folder, process_id):
+    """Return whether a process runs in a folder."""
+    try:
+        return os.readlink(f"/proc/{process_id}/cwd") == str(folder) and process_id != os.getpid()
+    except OSError:
+        return False
+
+
 @pytest.fixture
 def launch(fake_gpus, tmp_path, monkeypatch):
     """Supervise a launcher on two GPUs; return the outcome and the workers that it has had."""
     monkeypatch.chdir(tmp_path)
 
-    def run(end, before=""):
+    def run(end="", before="", launcher=LAUNCHER):
         fake_gpus.set(GPUS="2")
-        (tmp_path / "launcher.py").write_text(LAUNCHER.replace("{end}", end))
+        (tmp_path / "launcher.py").write_text(launcher.replace("{end}", end))
+        (tmp_path / "workers").touch()
         (tmp_path / "worker.py").write_text(WORKER.replace("{before}", before))
         (tmp_path / "out").mkdir()
         outcome = supervise(
@@ -100,6 +109,31 @@ def test_workers_in_sessions_of_their_own_end_with_their_launcher(fake_gpus, lau
     assert not set(workers) & set(running())
     assert fake_gpus.limits_w() == [250, 250]
     assert fake_gpus.set_count() > 1
+
+
+HURRIED = """
+import os, signal, subprocess, sys, time
+for index in range(2):
+    subprocess.Popen([sys.executable, "worker.py", str(index)], start_new_session=True)
+    {each}
+time.sleep({wait_s})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("each", "wait_s"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", 0),
+        ("pass", 0),
+        *[("pass", wait_s) for wait_s in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)],
+    ],
+)
+def test_a_launcher_that_is_killed_while_its_workers_begin_leaves_nothing(fake_gpus, launch, tmp_path, each, wait_s):
+    outcome, _ = launch(launcher=HURRIED.replace("{each}", each).replace("{wait_s}", str(wait_s)))
+    assert outcome.state is TrialState.OOM
+    assert not [other for other in running() if is_in(tmp_path, other)]
+    assert fake_gpus.limits_w() == [250, 250]
 
 
 def test_a_worker_that_hides_its_origin_ends_too(fake_gpus, launch):
