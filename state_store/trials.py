@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -115,6 +115,21 @@ def report(
             f"trial {trial.number} of job {job_id!r} has already reported {trial.state!r}; another outcome "
             f"({outcome.state.value!r}) was refused and the first kept"
         )
+    return trial_record(trial, recurrence)
+
+
+def note_lost_pod(
+    connection: Connection, job_id: str, run_id: str, slot: int, node: str, limits_w: Mapping[str, float]
+) -> TrialRecord:
+    """Complete the row of a trial that has not reported with where its pod was."""
+    integer("slot", slot, at_least=1)
+    locked_job(connection, job_id)
+    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
+    trial = next((t for t in trials if t.slot == slot), None)
+    if trial is None:
+        raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
+    if trial.report_digest is None:
+        put(connection, TRIAL, trial, node=node, power_limits_found_w={**trial.power_limits_found_w, **limits_w})
     return trial_record(trial, recurrence)
 
 

@@ -9,7 +9,7 @@ import pytest
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.trials import _digest
 from zeus_kfp.zeus_core import JobSpec, Profile, TrialOutcome, TrialState
-from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownTrialError
 
 SPEC = JobSpec("job", (16,), 16, target_metric=0.9)
 DONE = TrialOutcome(
@@ -135,3 +135,32 @@ def test_limits_are_learnt_without_reading_a_long_history(store_url):
             single = [Profile(16, "train", 200.0, 195.0, 960.0, "V100", 1)]
             recur(store, f"run-{number}", [*single, Profile(16, "eval", 200.0, 90.0, 2000.0, "V100", 1)])
         assert recur(store, "last", []) == (200.0, "V100")
+
+
+def test_where_a_lost_pod_was_completes_the_row_of_a_trial_without_a_report(store):
+    store.open_recurrence(SPEC, "run")
+    store.suggest("job", "run", 1)
+    store.note_lost_pod("job", "run", 1, "node-7", {"GPU-a": 250.0})
+    store.close_recurrence("job", "run")
+    trial = store.note_lost_pod("job", "run", 1, "node-7", {"GPU-b": 240})
+    assert (trial.state, trial.node) == (TrialState.EXPIRED, "node-7")
+    assert trial.power_limits_found_w == {"GPU-a": 250.0, "GPU-b": 240.0}
+    assert store.trials("job") == (trial,)
+    assert store.learnt("job") == store.learnt_from_rows("job")
+
+
+def test_a_report_is_not_overwritten_by_where_its_pod_was(store):
+    recur(store, "first", sweep())
+    before = store.trials("job")
+    store.note_lost_pod("job", "first", 1, "node-9", {"GPU-c": 100.0})
+    assert store.trials("job") == before
+
+
+@pytest.mark.parametrize(
+    ("slot", "limits_w", "error"),
+    [(2, {}, UnknownTrialError), (0, {}, InvalidValueError), (1, {"GPU-a": -1}, InvalidValueError)],
+)
+def test_a_lost_pod_that_cannot_be_is_refused(store, slot, limits_w, error):
+    recur(store, "first", sweep())
+    with pytest.raises(error):
+        store.note_lost_pod("job", "first", slot, "node-7", limits_w)

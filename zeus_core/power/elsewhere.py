@@ -6,6 +6,7 @@ It takes a folder that the pods of all nodes share, on a volume whose file locks
 import os
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
@@ -15,8 +16,23 @@ from zeus_kfp.zeus_core.power.zeusd import HOST_VARIABLE, TOKEN_VARIABLE, zeusd_
 from zeus_kfp.zeus_core.power.zeusd_client import ZeusdAddress, ZeusdClient
 
 
-def repair_elsewhere(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Put back what no living process holds, and return a line for people about each GPU.
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A GPU whose limit a killed pod may have left changed.
+
+    Attributes:
+        line: What was done about it, for people.
+        uuid: The GPU; "" where it isn't known.
+        found: What the pod has noted; None where that can't be read.
+    """
+
+    line: str
+    uuid: str = ""
+    found: Found | None = None
+
+
+def repair_elsewhere(environ: Mapping[str, str] = os.environ) -> list[Left]:
+    """Put back what no living process holds, and return each GPU that it was about.
 
     Never raises: what can't be put back is said, and left to the next trial on its machine.
 
@@ -26,30 +42,33 @@ def repair_elsewhere(environ: Mapping[str, str] = os.environ) -> list[str]:
     if not environ.get(FOLDER_VARIABLE):
         return []
     try:
-        return [line for path, _ in noted(limits_folder(environ)) if (line := _repair_file(environ, path))]
+        return [left for path, _ in noted(limits_folder(environ)) if (left := _repair_file(environ, path))]
     except OSError as error:
-        return [f"power limits that may have been left changed can't be looked up: {error}"]
+        return [Left(f"power limits that may have been left changed can't be looked up: {error}")]
 
 
-def _repair_file(environ: Mapping[str, str], path: Path) -> str:
+def _repair_file(environ: Mapping[str, str], path: Path) -> Left | None:
+    """Return the GPU of a file; None where there is nothing to do."""
     try:
         file = FoundFile(path)
     except BlockingIOError:  # its process is alive
-        return ""
+        return None
     with closing(file):
         found = file.read_any()
         if found is None:
-            return ""
+            return None
         gpu = f"{path.stem} on node {found.node or 'unknown'}"
         try:
             line = _put_back(environ, found)
         except (LimitRefusedError, InvalidValueError) as error:
-            return (
+            return Left(
                 f"{gpu} may have been left at a power limit that a killed trial set; it had {found.found_w:g} W, which "
-                f"the next trial there puts back: {error}"
+                f"the next trial there puts back: {error}",
+                path.stem,
+                found,
             )
         file.clear()
-        return f"{gpu}: {line}"
+        return Left(f"{gpu}: {line}", path.stem, found)
 
 
 def _put_back(environ: Mapping[str, str], found: Found) -> str:

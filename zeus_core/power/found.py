@@ -27,6 +27,8 @@ FOLDER_VARIABLE = "ZEUS_KFP_LIMITS_FOLDER"
 
 NODE_VARIABLE = "ZEUS_KFP_NODE"
 """Environment variable that holds the name of the pod's node; the pipeline sets it."""
+TRIAL_KEY_VARIABLE = "ZEUS_KFP_TRIAL_KEY"
+"""Environment variable that names a trial as the store does: JSON, [job, run, slot]; its supervisor sets it."""
 
 _PAUSE_S = 0.02
 _SAME_W = 1.0
@@ -78,6 +80,7 @@ class Found:
         process_id: Who wrote it.
         node: The machine, as people know it; "" if it has no name.
         way_back: How its limit can be set from elsewhere; None if it can't.
+        trial: The trial that set limits, as ZEUS_KFP_TRIAL_KEY names it; "" for none.
     """
 
     found_w: float
@@ -86,6 +89,7 @@ class Found:
     process_id: int
     node: str = ""
     way_back: WayBack | None = None
+    trial: str = ""
 
     @classmethod
     def from_json(cls, document: str) -> Self | None:
@@ -95,8 +99,8 @@ class Found:
             found_w = number("found_w", values["found_w"], above=0)
             set_w = tuple(number("set_w", value, above=0) for value in values["set_w"])
             way_back = WayBack.of(values.get("way_back"))
-            node = str(values.get("node", ""))
-            return cls(found_w, set_w, str(values["boot_id"]), int(values["process_id"]), node, way_back)
+            node, trial = str(values.get("node", "")), str(values.get("trial", ""))
+            return cls(found_w, set_w, str(values["boot_id"]), int(values["process_id"]), node, way_back, trial)
         except (TypeError, ValueError, KeyError, RecursionError, AttributeError):
             return None
 
@@ -152,8 +156,8 @@ class FoundFile:
         Raises:
             OSError: If it can't be written.
         """
-        node = os.environ.get(NODE_VARIABLE, "")
-        found = Found(found_w, set_w, boot_id(), os.getpid(), node, way_back)
+        node, trial = os.environ.get(NODE_VARIABLE, ""), os.environ.get(TRIAL_KEY_VARIABLE, "")
+        found = Found(found_w, set_w, boot_id(), os.getpid(), node, way_back, trial)
         content = json.dumps(asdict(found)).encode()
         # Blanks after the object hide the rest of a longer one before it.
         size = max(len(content), os.fstat(self._file).st_size)

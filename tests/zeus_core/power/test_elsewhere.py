@@ -54,7 +54,7 @@ def kill_a_pod(zeusd, fake_gpus, tmp_path):
 def repair(**variables):
     """Repair as the exit handler does, which has neither a GPU nor an address of a daemon."""
     kept = {name: value for name, value in os.environ.items() if name != "ZEUSD_HOST_PORT"}
-    return repair_elsewhere(kept | variables)
+    return [left.line for left in repair_elsewhere(kept | variables)]
 
 
 def test_a_killed_pods_limit_is_put_back_from_another_machine(zeusd, kill_a_pod, fake_gpus):
