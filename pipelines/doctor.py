@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zeus_kfp.zeus_core.errors import ZeusError
+from zeus_kfp.zeus_core.errors import InvalidValueError, ZeusError
 from zeus_kfp.zeus_core.meters import open_meter
 from zeus_kfp.zeus_core.meters.device_order import visible_value
 from zeus_kfp.zeus_core.meters.nvml_devices import (
@@ -72,6 +72,7 @@ def examine(
     logging.getLogger("zeus_kfp").addHandler(logging.NullHandler())
     checks: list[Callable[[], Iterator[Finding]]] = [
         lambda: _gpus(environ),
+        lambda: _device_order(environ),
         lambda: _permission(environ, proc, dev),
         lambda: _zeusd(environ),
         lambda: _rapl(environ),
@@ -84,7 +85,7 @@ def examine(
 
 def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
-        devices = open_devices(visible_value(environ))
+        devices = open_devices(environ.get("CUDA_VISIBLE_DEVICES"))
     except NvmlUnavailableError as error:
         advice = "on a machine with NVIDIA GPUs, install the driver; in a pod, ask for nvidia.com/gpu"
         yield Finding("NVIDIA GPUs", Verdict.LACKING, str(error), advice)
@@ -99,6 +100,13 @@ def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
         if len(devices.models) > 1:
             advice = "name GPUs of one model in CUDA_VISIBLE_DEVICES: a trial is refused otherwise"
             yield Finding("GPU models", Verdict.BROKEN, ", ".join(devices.models), advice)
+
+
+def _device_order(environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        visible_value(environ)
+    except InvalidValueError as error:
+        yield Finding("GPU numbers", Verdict.BROKEN, str(error), "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs")
 
 
 def _limits(devices: NvmlDevices, gpu: Gpu) -> str:
