@@ -3,6 +3,8 @@
  * A name with _<i> at its end, such as FAKE_NVML_LIMIT_MW_1, describes GPU i alone.
  *
  *   FAKE_NVML_GPUS          how many GPUs; unset: the driver is not loaded
+ *   FAKE_NVML_INIT          NVML's number of the error that opening it gives
+ *   FAKE_NVML_LOST          "yes": the GPU has fallen off the bus
  *   FAKE_NVML_NAME          model (default: Fake GPU)
  *   FAKE_NVML_ENERGY        "unsupported": no energy counter
  *   FAKE_NVML_POWER         "unsupported": the power can't be read
@@ -171,6 +173,7 @@ API int fake_nvml_set_count(int index) {
 
 API int nvmlInitWithFlags(unsigned flags) {
     (void)flags;
+    if (getenv("FAKE_NVML_INIT")) return atoi(getenv("FAKE_NVML_INIT"));
     if (count() < 0) return NOT_LOADED;
     open_state();
     if (users++ > 0) return SUCCESS;
@@ -206,7 +209,7 @@ API int nvmlDeviceGetCount_v2(unsigned *result) {
 API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **device) {
     if ((int)index >= count()) return INVALID_ARGUMENT;
     *device = &devices[index];
-    return SUCCESS;
+    return says("FAKE_NVML_LOST", (int)index, "yes") ? GPU_IS_LOST : SUCCESS;
 }
 
 API int nvmlDeviceGetHandleByUUID(const char *uuid, Device **device) {

@@ -247,6 +247,25 @@ def test_a_loop_that_is_left_each_time_comes_to_a_choice(bench):
     assert bench.steps[-1] == cheapest(0.5)
 
 
+@pytest.mark.parametrize("epochs_without_training", [(0, 1, 2), (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)])
+def test_epochs_that_only_evaluate_neither_hang_nor_profile(bench, epochs_without_training):
+    trial = bench.trial(max_epochs=10)
+    for epoch in trial.epochs():
+        for _ in trial.train(range(0 if epoch in epochs_without_training else 400)):
+            bench.steps.append(bench.gpus.limits_w()[0])
+            bench.gpus.work(0.1)
+        for _ in trial.eval(range(20)):
+            bench.gpus.work(0.1)
+        trial.report_metric(0.0)
+    trial.close()
+    summary = Summary.read(bench.folder / "summary.json")
+    never_trained = len(epochs_without_training) == 10
+    assert list(rows_of(summary)) == ([] if never_trained else LIMITS_W)
+    assert (len(bench.chosen), bench.gpus.limits_w()) == (1, [250])
+    assert summary.power_limit_w == (None if never_trained else cheapest(0.5))
+    assert sum(row.average_power_w > 0 for row in rows_of(summary, Phase.EVAL).values()) >= 1
+
+
 def test_a_loader_without_a_length_is_profiled(bench):
     trial = bench.trial()
     for _ in trial.epochs():
