@@ -116,8 +116,8 @@ class PowerControl:
             hardware: What all processes together run on.
         """
         self._limiter, self._hardware = limiter, hardware
-        self._totals.start(hardware, limiter)
         self._guard = RestoreAtEnd(limiter)
+        self._totals.start(hardware, self._guard)
         shared = SharedLimiter(self._limiter, self._group)
         limits_w = self._limits_w(shared.allowed)
         known_w = self._known_w()
