@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from zeus_kfp.zeus_core.power.found import TRIAL_KEY_VARIABLE
+from zeus_kfp.zeus_core.power.note import TRIAL_KEY_VARIABLE
 from zeus_kfp.zeus_core.processes import TRIAL_VARIABLE
 from zeus_kfp.zeus_core.training.assignment import Assignment
 

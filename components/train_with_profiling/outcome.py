@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zeus_kfp.components.train_with_profiling.judging import Evidence, Verdict
 from zeus_kfp.components.train_with_profiling.measuring import Measured
-from zeus_kfp.zeus_core.power.found import NODE_VARIABLE
+from zeus_kfp.zeus_core.power.note import NODE_VARIABLE
 from zeus_kfp.zeus_core.trial import MAX_GPUS, MAX_OUTCOME_CHARACTERS, TrialOutcome, TrialState
 
 _MOST_ERROR_CHARACTERS = 4000

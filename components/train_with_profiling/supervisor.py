@@ -28,7 +28,8 @@ from zeus_kfp.components.train_with_profiling.watch import Ended, Watch
 from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
 from zeus_kfp.zeus_core.meters import Meter, open_meter
 from zeus_kfp.zeus_core.power import repair_limits, standing_limits_w
-from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, is_same, limits_folder
+from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, limits_folder
+from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.profile import write_profiles
 from zeus_kfp.zeus_core.training.assignment import Assignment, check_arguments
 from zeus_kfp.zeus_core.training.instrument import Instrument, Spent

@@ -39,7 +39,7 @@ from zeus_kfp.pipelines.recurring_training.parameters import (
 )
 from zeus_kfp.pipelines.recurring_training.power_access import PowerAccess
 from zeus_kfp.pipelines.recurring_training.stages import Stage, checked_stages
-from zeus_kfp.zeus_core.power.found import NODE_VARIABLE
+from zeus_kfp.zeus_core.power.note import NODE_VARIABLE
 
 RUN_ID = dsl.PIPELINE_JOB_ID_PLACEHOLDER
 STORE_SECRET = "zeus-kfp-store"

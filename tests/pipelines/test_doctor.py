@@ -13,7 +13,8 @@ from zeus_kfp.pipelines.cli import app
 from zeus_kfp.pipelines.doctor import examine
 from zeus_kfp.pipelines.finding import Verdict
 from zeus_kfp.zeus_core.power import open_limiter
-from zeus_kfp.zeus_core.power.found import boot_id, found_path
+from zeus_kfp.zeus_core.power.found import found_path
+from zeus_kfp.zeus_core.power.note import boot_id
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.meters.nvml_devices import LimitRefusedError
-from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, Found, FoundFile, WayBack, is_same, limits_folder, noted
+from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, limits_folder, noted
+from zeus_kfp.zeus_core.power.note import Found, WayBack, is_same
 from zeus_kfp.zeus_core.power.zeusd import HOST_VARIABLE, TOKEN_VARIABLE, zeusd_address
 from zeus_kfp.zeus_core.power.zeusd_client import ZeusdAddress, ZeusdClient
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu
-from zeus_kfp.zeus_core.power.found import WayBack
+from zeus_kfp.zeus_core.power.note import WayBack
 
 
 @dataclass(frozen=True, slots=True)

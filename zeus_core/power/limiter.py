@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlDevices
-from zeus_kfp.zeus_core.power.found import FoundFile, found_path, holder, is_same
+from zeus_kfp.zeus_core.power.found import FoundFile, found_path, holder
 from zeus_kfp.zeus_core.power.interface import LimitRange, Setter, common_range
 from zeus_kfp.zeus_core.power.neighbours import neighbours
+from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.power.repair import put_back
 from zeus_kfp.zeus_core.power.setters import check_standing, set_surely
 

@@ -16,8 +16,9 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     NvmlUnavailableError,
     open_devices,
 )
-from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, is_same, limits_folder, noted, peek
+from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, limits_folder, noted, peek
 from zeus_kfp.zeus_core.power.interface import Setter
+from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.power.setters import set_surely, setters
 
 logger = logging.getLogger(__name__)
@@ -138,5 +139,5 @@ def _tried() -> Iterator[list[str]]:
     refusals: list[str] = []
     try:
         yield refusals
-    except LimitRefusedError as error:
+    except (LimitRefusedError, InvalidValueError) as error:
         refusals.append(f"{error}. ")

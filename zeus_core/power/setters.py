@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlDevices
-from zeus_kfp.zeus_core.power.found import WayBack, is_same
 from zeus_kfp.zeus_core.power.interface import Setter
+from zeus_kfp.zeus_core.power.note import WayBack, is_same
 
 _TRIES = 3
 _PAUSE_S = 0.1

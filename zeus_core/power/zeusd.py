@@ -21,7 +21,7 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     NvmlUnavailableError,
     open_devices,
 )
-from zeus_kfp.zeus_core.power.found import WayBack
+from zeus_kfp.zeus_core.power.note import WayBack
 from zeus_kfp.zeus_core.power.zeusd_client import ZeusdAddress, ZeusdClient
 
 SOCKET_VARIABLE = "ZEUSD_SOCK_PATH"

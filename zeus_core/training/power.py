@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 
-from zeus_kfp.zeus_core.power.found import is_same
 from zeus_kfp.zeus_core.power.interface import LimitRange, PowerLimiter, common_range
+from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.power.on_signal import RestoreAtEnd
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.power.profiling import Part, PowerProfiler

@@ -484,3 +484,15 @@ def test_a_repair_without_any_gpu_is_no_error(fake_gpus, set_and, caplog):
     fake_gpus.set(GPUS=None)
     repair_limits()
     assert "can't be put back: NVML can't be opened" in caplog.text
+
+
+def test_a_repair_never_raises_whatever_the_environment_says(fake_gpus, set_and, caplog, monkeypatch):
+    set_and("os.kill(os.getpid(), signal.SIGKILL)")
+    fake_gpus.set(SET="denied")
+    monkeypatch.setenv("ZEUSD_HOST_PORT", "no address")
+    repair_limits()
+    assert "ZEUSD_HOST_PORT must be like node-7:4938, not 'no address'" in caplog.text
+    monkeypatch.delenv("ZEUSD_HOST_PORT")
+    fake_gpus.set(SET=None)
+    repair_limits()
+    assert fake_gpus.limits_w() == [250]
