@@ -22,14 +22,13 @@ from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
 from zeus_kfp.components.train_with_profiling.judging import Evidence, judge
 from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
 from zeus_kfp.components.train_with_profiling.limits import Limits
+from zeus_kfp.components.train_with_profiling.limits_found import left_changed, with_limits_folder
 from zeus_kfp.components.train_with_profiling.measuring import Measured, rated_power_w
-from zeus_kfp.components.train_with_profiling.outcome import data_missing, has_model, node_name, outcome_of
-from zeus_kfp.components.train_with_profiling.watch import Ended, Watch
+from zeus_kfp.components.train_with_profiling.outcome import data_missing, has_model, outcome_of
+from zeus_kfp.components.train_with_profiling.watch import REPAIR_PATIENCE_S, Ended, Watch
 from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
 from zeus_kfp.zeus_core.meters import Meter, open_meter
 from zeus_kfp.zeus_core.power import repair_limits, standing_limits_w
-from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, limits_folder
-from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.profile import write_profiles
 from zeus_kfp.zeus_core.training.assignment import Assignment, check_arguments
 from zeus_kfp.zeus_core.training.instrument import Instrument, Spent
@@ -82,7 +81,7 @@ def supervise(
         InvalidValueError: If an argument is nothing that JSON can hold.
     """
     check_arguments(arguments)
-    environ = _with_limits_folder(environ, checkpoint_dir)
+    environ = with_limits_folder(environ, checkpoint_dir)
     with tempfile.TemporaryDirectory(prefix="zeus-kfp-") as folder:
         scratch = Path(folder)
         command = resolve(entry_point, entry_source, scratch, environ)
@@ -167,7 +166,7 @@ class _Run:
         _say(start_line(plan, meter.name, meter.estimated, meter.accelerator))
         cap_s = max(plan.max_trial_time_s - self.assignment.earlier_time_s, 0.0)
         # What a pod before this one left behind on the machine is put right whether or not this trial sets limits.
-        repair_limits(variables)
+        repair_limits(variables, patience_s=REPAIR_PATIENCE_S)
         limits_found_w = standing_limits_w(variables)
         try:
             limits = Limits(plan, Spending(plan, meter.max_power_w, self.earlier))
@@ -177,7 +176,8 @@ class _Run:
         except EntryPointError:
             self._undo()
             raise
-        _say_what_is_left(limits_found_w, standing_limits_w(variables))
+        for line in left_changed(limits_found_w, standing_limits_w(variables)):
+            _say(line)
         outcome = self._judged(ended, summary, follower, meter, limits_found_w)
         _say(f"trial {plan.number}: {outcome.state.value}: {outcome.reason}")
         return outcome
@@ -235,30 +235,6 @@ class _Run:
         """Leave nothing behind of a trial that never began."""
         self.paths.history.unlink(missing_ok=True)
         self.ledger.withdraw()
-
-
-def _with_limits_folder(environ: Mapping[str, str], checkpoint_dir: str) -> Mapping[str, str]:
-    """Return the environment with the limits found kept where the loss of a whole pod can't take them, if it can be."""
-    if environ.get(FOLDER_VARIABLE) or not checkpoint_dir:
-        return environ
-    kept = {**environ, FOLDER_VARIABLE: str(Path(checkpoint_dir) / "zeus-kfp-limits")}
-    try:
-        # Not every volume has locks.
-        FoundFile(limits_folder(kept) / "lock").close()
-    except OSError:
-        return environ
-    return kept
-
-
-def _say_what_is_left(found_w: Mapping[str, float], standing_w: Mapping[str, float]) -> None:
-    """Say which GPUs have another limit at the end than they had before."""
-    for uuid, limit_w in found_w.items():
-        standing = standing_w.get(uuid)
-        if standing is not None and not is_same(standing, limit_w):
-            _say(
-                f"warning: {uuid} on {node_name()} had a power limit of {limit_w:g} W before this trial, and has "
-                f"{standing:g} W after it"
-            )
 
 
 def _told_again(finished: TrialOutcome, paths: _Paths) -> TrialOutcome:

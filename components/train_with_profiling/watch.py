@@ -21,7 +21,7 @@ TERMINATION_GRACE_S = 1.0
 """How long the training process may take to end when the supervisor itself is asked to."""
 
 REPAIR_PATIENCE_S = 1.0
-"""How long a repair waits for what holds a limit although nothing of the training is left."""
+"""How long a repair waits for what holds a limit although nothing of the training before should be left."""
 
 
 @dataclass(frozen=True, slots=True)

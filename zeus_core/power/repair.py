@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -54,19 +54,38 @@ def repair_limits(environ: Mapping[str, str] = os.environ, *, patience_s: float 
 
     Args:
         environ: Environment variables: ZEUS_KFP_LIMITS_FOLDER, CUDA_VISIBLE_DEVICES, and those of zeusd.
-        patience_s: Time in s to wait for processes that should have ended. Above 0, a GPU of this process whose limit
-            someone still holds after that is named in a warning.
+        patience_s: Time in s to wait for whoever holds the limit of a GPU of this process, and should have ended. Above
+            0, one who still holds it after that is named in a warning.
     """
     try:
         if not folder_path(environ).exists():
             return
-        latest_s = time.monotonic() + patience_s
-        for path, found in noted(limits_folder(environ)):
-            is_free = not found.is_of_this_boot or _repair_file(environ, path, latest_s)
-            if not is_free and patience_s:
-                _warn_of_holder(environ, path)
+        held = [
+            path
+            for path, found in noted(limits_folder(environ))
+            if found.is_of_this_boot and not _repair_file(environ, path, 0.0)
+        ]
+        if held and patience_s:
+            _repair_own(environ, held, time.monotonic() + patience_s)
     except OSError as error:
         logger.warning("power limits that may have been left changed can't be looked up: %s", error)
+
+
+def _repair_own(environ: Mapping[str, str], held: Sequence[Path], latest_s: float) -> None:
+    """Wait for those who hold the limit of a GPU that is this process's own."""
+    own = standing_limits_w(environ)
+    for path in held:
+        if path.stem not in own or _repair_file(environ, path, max(latest_s - time.monotonic(), 0.0)):
+            continue
+        found = peek(path)
+        if found is not None:
+            logger.warning(
+                "process %d still holds the power limit of %s, which was %g W before: it puts that back at its end, or "
+                "else the next trial on this machine does",
+                found.process_id,
+                path.stem,
+                found.found_w,
+            )
 
 
 def standing_limits_w(environ: Mapping[str, str] = os.environ) -> dict[str, float]:
@@ -79,10 +98,10 @@ def standing_limits_w(environ: Mapping[str, str] = os.environ) -> dict[str, floa
     return {uuid: limit_w for uuid, limit_w in limits_w.items() if limit_w is not None}
 
 
-def _repair_file(environ: Mapping[str, str], path: Path, latest_s: float) -> bool:
+def _repair_file(environ: Mapping[str, str], path: Path, patience_s: float) -> bool:
     """Return whether nobody holds the file (any more)."""
     try:
-        file = FoundFile(path, patience_s=max(latest_s - time.monotonic(), 0.0))
+        file = FoundFile(path, patience_s=patience_s)
     except BlockingIOError:
         return False
     with closing(file):
@@ -113,25 +132,6 @@ def _environ_for(uuid: str, environ: Mapping[str, str]) -> Mapping[str, str]:
     from zeus_kfp.zeus_core.power.zeusd import environ_for
 
     return environ_for(uuid, environ)
-
-
-def _warn_of_holder(environ: Mapping[str, str], path: Path) -> None:
-    """Say that a limit is still held, if it is that of a GPU which this process may use."""
-    try:
-        with closing(open_devices(visible_value(environ))) as devices:
-            mine = [gpu.index for gpu in devices.gpus if gpu.uuid == path.stem]
-    except (NvmlUnavailableError, InvalidValueError):
-        return
-    found = peek(path)
-    if mine and found is not None:
-        logger.warning(
-            "process %d still holds the power limit of GPU %d (%s), which was %g W before: it puts that back at its "
-            "end, or else the next trial on this machine does",
-            found.process_id,
-            mine[0],
-            path.stem,
-            found.found_w,
-        )
 
 
 @contextmanager
