@@ -220,6 +220,13 @@ def test_every_gpu_of_every_process_counts_once(fake_gpus, assignment, tmp_path,
     samples = 64 // (processes * len(visible)) * processes * len(visible)
     assert train[0].throughput_samples_per_s == pytest.approx(samples / 0.1 / slowdown, rel=0.01)
     assert {row.accelerator_count for row in train} == {count}
+    # Evaluation ran in the first process alone, whose samples are not everyone's.
+    evals = [row for row in told.profiles if row.phase == "eval"]
+    local = 64 // (processes * len(visible))
+    # The work is GPU 0's, which is limited only where it is among them.
+    alone = [local / (200 / ((row.power_limit_w if 0 in gpus else 250) - 80)) ** (1 / 3) for row in evals]
+    assert [row.throughput_samples_per_s for row in evals] == pytest.approx(alone, rel=0.01)
+    assert evals
     seconds = sum(5 * (200 / (row.power_limit_w - 80)) ** (1 / 3) for row in train)
     assert told.energy_j > count * 100 * seconds
     # What was set was set on these GPUs alone, and is put back.
