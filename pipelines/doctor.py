@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from zeus_kfp.pipelines.doctor_power import power_findings
 from zeus_kfp.pipelines.finding import Finding, Verdict
-from zeus_kfp.zeus_core.errors import ZeusError
+from zeus_kfp.zeus_core.errors import InvalidValueError, ZeusError
 from zeus_kfp.zeus_core.meters import open_meter
+from zeus_kfp.zeus_core.meters.device_order import visible_value
 from zeus_kfp.zeus_core.meters.nvml_devices import (
     Gpu,
     LimitRefusedError,
@@ -40,6 +41,7 @@ def examine(
     logging.getLogger("zeus_kfp").addHandler(logging.NullHandler())
     checks: list[Callable[[], Iterator[Finding]]] = [
         lambda: _gpus(environ),
+        lambda: _device_order(environ),
         lambda: power_findings(environ, proc, dev),
         lambda: _zeusd(environ),
         lambda: _rapl(environ),
@@ -68,6 +70,13 @@ def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
         if len(devices.models) > 1:
             advice = "name GPUs of one model in CUDA_VISIBLE_DEVICES: a trial is refused otherwise"
             yield Finding("GPU models", Verdict.BROKEN, ", ".join(devices.models), advice)
+
+
+def _device_order(environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        visible_value(environ)
+    except InvalidValueError as error:
+        yield Finding("GPU numbers", Verdict.BROKEN, str(error), "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs")
 
 
 def _limits(devices: NvmlDevices, gpu: Gpu) -> str:

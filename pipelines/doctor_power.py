@@ -11,8 +11,9 @@ from zeus_kfp.zeus_core.errors import ZeusError
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlDevices, open_devices
 from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.power.choice import SWITCH_VARIABLE
-from zeus_kfp.zeus_core.power.found import Found, folder_path, found_path
+from zeus_kfp.zeus_core.power.found import folder_path, found_path
 from zeus_kfp.zeus_core.power.neighbours import neighbours
+from zeus_kfp.zeus_core.power.note import Found
 from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter, zeusd_address
 
 _SYS_ADMIN = 21

@@ -14,6 +14,8 @@
  *   FAKE_NVML_MIG           "on": divided into parts
  *   FAKE_NVML_PROCESS       a process that computes on it
  *   FAKE_NVML_NOT_READY     how many calls about power limits answer "not ready" before the first real answer
+ *   FAKE_NVML_KILL_AT       moment (from 1) at which the process is killed: before a call about power limits, or after
+ *                           one has been set
  *   FAKE_NVML_FAIL_AT       reading of the energy counter (from 1) that fails once
  *   FAKE_NVML_RESET_AT      reading of the energy counter (from 1) at which it restarts at 0
  *   FAKE_NVML_LOWEST_MW, FAKE_NVML_HIGHEST_MW, FAKE_NVML_DEFAULT_MW, FAKE_NVML_LIMIT_MW
@@ -33,6 +35,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,7 +285,13 @@ API int nvmlDeviceGetUtilizationRates(Device *device, unsigned rates[2]) {
     return text("FAKE_NVML_UTILISATION", device->index) ? SUCCESS : NOT_SUPPORTED;
 }
 
+static void moment(void) {
+    static int moments = 0;
+    if (getenv("FAKE_NVML_KILL_AT") && ++moments == atoi(getenv("FAKE_NVML_KILL_AT"))) kill(getpid(), SIGKILL);
+}
+
 static int about_limits(Device *device) {
+    moment();
     if (device->not_ready++ < number("FAKE_NVML_NOT_READY", device->index, 0)) return NOT_READY;
     return says("FAKE_NVML_LIMITS", device->index, "unsupported") ? NOT_SUPPORTED : SUCCESS;
 }
@@ -316,5 +325,6 @@ API int nvmlDeviceSetPowerManagementLimit(Device *device, unsigned asked_mw) {
     state->limit_mw[index] = (int)asked_mw;
     state->set_count[index]++;
     unlock();
+    moment();
     return SUCCESS;
 }

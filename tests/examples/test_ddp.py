@@ -236,7 +236,7 @@ def test_every_gpu_of_every_process_counts_once(fake_gpus, assignment, tmp_path,
 
 def test_gpus_of_different_models_on_different_nodes_are_refused_by_name(fake_gpus, assignment, tmp_path):
     fake_gpus.set(GPUS="2", NAME_1="Other GPU")
-    usual = fake_gpus.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json")}
+    usual = fake_gpus.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json"), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     ended = run_nodes(NODES, [usual | {"CUDA_VISIBLE_DEVICES": value} for value in "01"], 1)
     assert all(code for _, _, code in ended)
     assert "process 0: 1 x Fake GPU, process 1: 1 x Other GPU" in ended[0][1] + ended[1][1]

@@ -13,7 +13,8 @@ from zeus_kfp.pipelines.cli import app
 from zeus_kfp.pipelines.doctor import examine
 from zeus_kfp.pipelines.finding import Verdict
 from zeus_kfp.zeus_core.power import open_limiter
-from zeus_kfp.zeus_core.power.found import boot_id, found_path
+from zeus_kfp.zeus_core.power.found import found_path
+from zeus_kfp.zeus_core.power.note import boot_id
 
 
 @pytest.fixture
@@ -202,3 +203,10 @@ def test_the_command_shows_it_and_fails_where_something_is_broken(found, fake_gp
     assert (shown.exit_code, "power limit 250 W of 100 to 300 W" in shown.output) == (0, True)
     fake_gpus.set(GPUS="2", NAME_1="Other GPU")
     assert CliRunner().invoke(app, ["doctor"]).exit_code == 1
+
+
+def test_numbers_that_may_mean_other_cards_are_broken(found, fake_gpus):
+    fake_gpus.set(GPUS="2", NAME="Fast GPU", NAME_0="Slow GPU")
+    findings = found(CUDA_VISIBLE_DEVICES="1")
+    assert findings["GPU numbers"].verdict is Verdict.BROKEN
+    assert "PCI_BUS_ID" in findings["GPU numbers"].advice

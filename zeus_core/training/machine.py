@@ -11,7 +11,7 @@ from zeus_kfp.zeus_core.meters.following import FollowingMeter
 from zeus_kfp.zeus_core.meters.nvml_devices import open_devices
 from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.power import ObserveOnly, PowerLimiter, open_limiter
-from zeus_kfp.zeus_core.power.found import boot_id
+from zeus_kfp.zeus_core.power.note import boot_id
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.training.fleet import Claim
 from zeus_kfp.zeus_core.training.group import Group, open_group, own_gpus

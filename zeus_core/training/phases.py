@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from zeus_kfp.zeus_core.power.on_signal import RestoreAtEnd
 from zeus_kfp.zeus_core.power.profiling import Part
 from zeus_kfp.zeus_core.power.selectors import SweepPoint, sweep_of
 from zeus_kfp.zeus_core.profile import Phase, Profile
@@ -79,11 +80,17 @@ class PhaseTotals:
         self._samples: dict[_Key, int] = {}
         self._merged: dict[_Key, _Taken] | None = None
         self._keys: dict[Phase, _Key] = {}
+        self._guard: RestoreAtEnd | None = None
         self.enter(Part.SETTLED, instrument.meter.power_limit_w)
 
-    def start(self, hardware: Hardware) -> None:
-        """Account for what all processes run on, under the limit that was found there."""
-        self._hardware = hardware
+    def start(self, hardware: Hardware, guard: RestoreAtEnd) -> None:
+        """Account for what all processes run on, under the limit that was found there.
+
+        Args:
+            hardware: What they run on.
+            guard: Puts back what was found when a signal comes; then nothing counts under another limit any more.
+        """
+        self._hardware, self._guard = hardware, guard
         self.enter(Part.SETTLED, hardware.power_limit_w)
 
     def merge(self) -> None:
@@ -207,9 +214,21 @@ class PhaseTotals:
             self._open[-1].since = now
 
     def _settle(self, now: Reading) -> None:
+        is_broken = self._guard is not None and self._guard.has_restored
         if self._open and self._open[-1].since is not None:
             window = self._open[-1]
             spent = window.since.until(now) if window.since else NOTHING_SPENT
+            if is_broken:  # the limit changed in the midst of it, so that it makes no row
+                self._keys[window.phase] = self._keys[window.phase]._replace(part=Part.WARMUP)
             key = self._keys[window.phase]
             self._spent[key] = self._spent.get(key, NOTHING_SPENT) + spent
             window.since = None
+        self._count()
+        if is_broken:
+            self._go_on_as_found()
+
+    def _go_on_as_found(self) -> None:
+        """Account for what follows under the limit that stands, now that none is set any more."""
+        standing_w = self._guard.standing_w() if self._guard else None
+        self._guard = None
+        self._keys = {phase: _Key(phase, Part.SETTLED, standing_w) for phase in Phase}

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from zeus_kfp.zeus_core.power.interface import LimitRange, PowerLimiter, common_range
+from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.power.on_signal import RestoreAtEnd
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.power.profiling import Part, PowerProfiler
@@ -30,6 +31,11 @@ class SharedLimiter:
     def set(self, power_limit_w: float) -> float | None:
         """Set a limit wherever this process may, and return the one that stands for the leader."""
         return self._shared(self._limiter.set(power_limit_w))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this process has put back what it found."""
+        return self._limiter.is_over
 
     def restore(self) -> None:
         """Put back what this process found."""
@@ -98,6 +104,8 @@ class PowerControl:
     @property
     def settled_limit_w(self) -> float | None:
         """The limit in W that was chosen, after profiling or by earlier trials, and stands; None if none was."""
+        if self._limiter.is_over:  # a signal came, or a limit was refused
+            return None
         return self._known_standing_w if self.profiler is None else self.profiler.chosen_w
 
     def start(self, limiter: PowerLimiter, hardware: Hardware) -> None:
@@ -108,18 +116,27 @@ class PowerControl:
             hardware: What all processes together run on.
         """
         self._limiter, self._hardware = limiter, hardware
-        self._totals.start(hardware)
         self._guard = RestoreAtEnd(limiter)
+        self._totals.start(hardware, self._guard)
         shared = SharedLimiter(self._limiter, self._group)
         limits_w = self._limits_w(shared.allowed)
         known_w = self._known_w()
         if known_w is not None and shared.allowed is not None:
-            self._known_standing_w = standing_w = shared.set(known_w)
-            self._totals.enter(Part.SETTLED, standing_w)
-            self._say(f"power limit {standing_w or math.nan:g} W set, known from earlier trials")
+            self._set_known(shared, known_w)
         elif len(limits_w) > 1 and not self._group.agree(self._instrument.meter.estimated):
             self._say(f"profiling {len(limits_w)} power limits from {limits_w[0]:g} to {limits_w[-1]:g} W")
             self.profiler = self._profiler(shared, limits_w)
+
+    def _set_known(self, limiter: PowerLimiter, known_w: float) -> None:
+        """Set the limit that earlier trials found best, or say that another one stands."""
+        standing_w = limiter.set(known_w)
+        self._totals.enter(Part.SETTLED, standing_w)
+        standing = "an unknown limit" if standing_w is None else f"{standing_w:g} W"
+        if standing_w is not None and limiter.allowed and is_same(standing_w, limiter.allowed.clamped(known_w)):
+            self._known_standing_w = standing_w
+            self._say(f"power limit {standing} set, known from earlier trials")
+        else:
+            self._say(f"power limit {known_w:g} W, known from earlier trials, can't be set: {standing} stands")
 
     @property
     def follower(self) -> PowerProfiler | None:

@@ -1,4 +1,4 @@
-"""How trials reach their target, which were stopped as hopeless, and on which accelerator costs were learnt.
+"""The power limit that each GPU had; what a second meter saw; how trials reach their target, and which were hopeless.
 
 Revision ID: 0003
 """
@@ -21,6 +21,9 @@ def upgrade() -> None:
 
 
 _COLUMNS: tuple[tuple[str, sa.Column[Any]], ...] = (
+    ("trial", sa.Column("power_limits_found_w", sa.JSON(), nullable=False, server_default="{}")),
+    ("trial", sa.Column("second_energy_j", sa.Float(53), nullable=True)),
+    ("trial", sa.Column("second_energy_source", sa.String(255), nullable=False, server_default="")),
     ("job", sa.Column("hopeless_stop", sa.Boolean(), nullable=False, server_default=sa.true())),
     ("trial", sa.Column("least_epochs", sa.Float(53), nullable=True)),
     ("trial", sa.Column("curve", sa.JSON(), nullable=False, server_default="[]")),
