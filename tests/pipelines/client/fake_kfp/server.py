@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 from email.parser import BytesParser
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -155,7 +156,7 @@ class FakeKfp:
         rows = [row for row in rows if _matches(row, json.loads(query.get("filter") or "{}"), FILTER_KEYS[name])]
         if query.get("sort_by"):
             key, _, order = query["sort_by"].partition(" ")
-            rows.sort(key=lambda row: row[key], reverse=order == "desc")
+            rows.sort(key=lambda row: row.get(key, ""), reverse=order == "desc")
         size = min(int(query.get("page_size") or 0) or self.default_page, MAX_PAGE)
         start = int(base64.b64decode(query.get("page_token", "")) or 0)
         answer: Record = {"total_size": len(rows)}
@@ -203,6 +204,9 @@ class FakeKfp:
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return format_datetime(server.books.clock(), usegmt=True)
 
             def log_message(self, *_: object) -> None:
                 pass
