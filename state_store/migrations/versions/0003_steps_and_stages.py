@@ -1,0 +1,35 @@
+"""How long steps other than trials may take, and which turns of stages were done.
+
+Revision ID: 0003
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the columns; a turn that was taken so far counts as done."""
+    for table, column in _COLUMNS:
+        op.add_column(table, column)
+    op.get_bind().execute(_TURN.update().values(done_at=_OPENED_AT))
+
+
+_COLUMNS: tuple[tuple[str, sa.Column[Any]], ...] = (
+    ("job", sa.Column("max_step_time_s", sa.Float(53), nullable=False, server_default="86400")),
+    ("stage_turn", sa.Column("done_at", sa.DateTime(timezone=True), nullable=True)),
+)
+
+_TURN = sa.table("stage_turn", sa.column("job_id"), sa.column("recurrence_number"), sa.column("done_at"))
+_RECURRENCE = sa.table("recurrence", sa.column("job_id"), sa.column("number"), sa.column("opened_at"))
+_OPENED_AT = (
+    sa.select(_RECURRENCE.c.opened_at)
+    .where(_RECURRENCE.c.job_id == _TURN.c.job_id, _RECURRENCE.c.number == _TURN.c.recurrence_number)
+    .scalar_subquery()
+)
