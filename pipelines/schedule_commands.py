@@ -143,14 +143,17 @@ def resume(
 def trigger(
     name: Name,
     param: options.Parameters = None,
+    if_due: Annotated[
+        bool, typer.Option("--if-due", help="Train only where the job's period has passed or drift was signalled.")
+    ] = False,
     host: options.Host = None,
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Start one run now, beside the schedule, with its parameters but for those given."""
+    """Start one run now, beside the schedule, with its parameters but for those given; it waits for no period."""
     with options.cluster(host, namespace) as client:
         arguments = options.arguments_of(client.declared_parameters(name), None, param)
-        run = client.run_now(name, arguments)
+        run = client.run_now(name, arguments, if_due=if_due)
     options.show(run.as_json(), as_json, run.in_words())
 
 

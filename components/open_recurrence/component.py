@@ -60,7 +60,7 @@ def open_recurrence(
         max_concurrent_recurrences: Recurrences of the job that may run at the same time.
         max_concurrent_recurrences_per_user: Recurrences of all jobs of the user that may run at once; 0: no cap.
         period_s: Seconds from one start to the next, unless drift is signalled; 0 starts with every run.
-        preprocess_every: Recurrences after which data is preprocessed again; 0 only when data_version changes, -1 never.
+        preprocess_every: Recurrences after which data is preprocessed again; 0: when data_version changes; -1: never.
         max_trial_time_s: Seconds after which a trial is ended.
         max_step_time_s: Seconds that preprocessing, or a stage after the winner, may take before it is taken for dead.
         policy: Name of the batch-size policy.

@@ -13,11 +13,15 @@ from zeus_kfp.pipelines.client.runs import EXPERIMENT, RunClient
 from zeus_kfp.pipelines.client.schedules import Schedules
 from zeus_kfp.pipelines.client.specs import ScheduleSpec
 from zeus_kfp.pipelines.client.trigger import Trigger
-from zeus_kfp.zeus_core.errors import ScheduleConflictError, UnknownScheduleError
+from zeus_kfp.zeus_core.errors import InvalidValueError, ScheduleConflictError, UnknownScheduleError
 from zeus_kfp.zeus_core.validation import integer, number, text
 
 MOST_CONCURRENT = 10
 """KFP runs no more of one recurring run at a time, and lowers a larger number without a word."""
+
+
+START_NOW = "start_now"
+"""The parameter by which a run starts a recurrence though the job's period has not passed."""
 
 
 class RecurringTrainingClient(RunClient):
@@ -77,6 +81,7 @@ class RecurringTrainingClient(RunClient):
         package = PipelinePackage.of(pipeline)
         arguments = checked_arguments(package.declared, parameters or {})
         concurrency = _concurrency(max_concurrency)
+        _check_of_schedule(arguments)
         self._schedules.find(name)  # a name that is taken is refused before anything is uploaded
         run = self._run_spec(package, arguments, experiment, service_account, pipeline_root)
         return self._schedules.put(ScheduleSpec(name, run, trigger, concurrency), paused=paused)
@@ -137,6 +142,7 @@ class RecurringTrainingClient(RunClient):
         package = None if pipeline is None else PipelinePackage.of(pipeline)
         declared = package.declared if package else self._declared(spec.run)
         arguments = checked_arguments(declared, {**spec.run.parameters, **(parameters or {})})
+        _check_of_schedule(arguments)
         run = self._changed_run(
             replace(spec.run, parameters=arguments), package, experiment, service_account, pipeline_root
         )
@@ -183,21 +189,35 @@ class RecurringTrainingClient(RunClient):
             return PipelinePackage.of(pipeline).declared
         return self._declared(ScheduleSpec.of_api(self._schedules.current(name)).run)
 
-    def run_now(self, name: str, parameters: Mapping[str, Any] | None = None) -> RunStatus:
+    def run_now(self, name: str, parameters: Mapping[str, Any] | None = None, *, if_due: bool = False) -> RunStatus:
         """Start one run of a schedule's pipeline now, with its parameters but for those given.
 
         It counts as one of the job's recurrences; the schedule itself goes on as before, or stays paused.
+
+        Args:
+            name: The schedule.
+            parameters: Arguments to change for this run; the others stay.
+            if_due: Whether it trains only where the job's period has passed or drift was signalled, as a run of the
+                schedule would. Where not, it needs a free slot and nothing else.
         """
         run = ScheduleSpec.of_api(self._schedules.current(name)).run
-        if parameters:
-            arguments = checked_arguments(self._declared(run), {**run.parameters, **parameters})
-            run = replace(run, parameters=arguments)
+        declared = self._declared(run)
+        now = {} if if_due or START_NOW not in declared else {START_NOW: True}
+        run = replace(run, parameters=checked_arguments(declared, {**run.parameters, **now, **(parameters or {})}))
         return self._api.create_run(f"{name} {self._clock():%Y-%m-%d %H:%M:%S} by hand", **run.api_arguments)
 
     def _trigger(self, cron: str | None, every: Any, start: Any, end: Any) -> Trigger:
         trigger = Trigger.of(cron=cron, every=every, start=start, end=end)
         trigger.check_rate(self._clock())
         return trigger
+
+
+def _check_of_schedule(arguments: Mapping[str, Any]) -> None:
+    if arguments.get(START_NOW):
+        raise InvalidValueError(
+            f"{START_NOW}=true in a schedule would let each of its runs start a recurrence, whatever the job's period: "
+            "set period_s to 0 for that, or start a single run by hand"
+        )
 
 
 def _concurrency(value: int) -> int:

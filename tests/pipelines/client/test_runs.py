@@ -61,9 +61,11 @@ def test_a_run_by_hand_has_the_schedules_parameters_but_for_those_given(client, 
     client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs, service_account="trainer")
     client.run_now("nightly")
     client.run_now("nightly", {"eta_knob": 1.0})
-    plain, changed = server.books.runs.values()
-    assert plain["runtime_config"]["parameters"] == knobs
-    assert changed["runtime_config"]["parameters"] == knobs | {"eta_knob": 1.0}
+    client.run_now("nightly", if_due=True)
+    plain, changed, if_due = server.books.runs.values()
+    assert plain["runtime_config"]["parameters"] == knobs | {"start_now": True}
+    assert changed["runtime_config"]["parameters"] == knobs | {"eta_knob": 1.0, "start_now": True}
+    assert if_due["runtime_config"]["parameters"] == knobs
     assert plain["service_account"] == "trainer"
     assert plain["display_name"] == "nightly 2026-12-01 12:00:00 by hand"
     assert server.books.one(server.books.pipelines, "pipeline-1")["name"] == "recurring-training"

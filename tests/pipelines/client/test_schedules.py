@@ -6,7 +6,7 @@ import pytest
 from fake_kfp import Fault
 
 from zeus_kfp.pipelines.client import RecurringTrainingClient
-from zeus_kfp.zeus_core.errors import ScheduleConflictError, UnknownScheduleError
+from zeus_kfp.zeus_core.errors import InvalidValueError, ScheduleConflictError, UnknownScheduleError
 
 NIGHTLY = "0 0 3 * * *"
 
@@ -311,3 +311,12 @@ def test_a_recurring_run_that_somebody_deleted_meanwhile_stops_nothing(client, s
     server.fail(Fault("DELETE", ".*/recurringruns/.*", 404))
     clock.now += timedelta(minutes=5)
     assert client.delete("nightly").is_done
+
+
+def test_a_schedule_whose_every_run_would_start_at_once_is_refused(client, server, pipeline, knobs):
+    with pytest.raises(InvalidValueError, match="start_now=true in a schedule"):
+        client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs | {"start_now": True})
+    assert server.books.recurring_runs == {}
+    client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    with pytest.raises(InvalidValueError, match="start_now=true in a schedule"):
+        client.update_schedule("nightly", parameters={"start_now": True})
