@@ -2,6 +2,7 @@
 
 import base64
 import json
+import ssl
 import threading
 from email.parser import BytesParser
 from email.utils import format_datetime
@@ -31,6 +32,7 @@ class FakeKfp:
         url: Where it listens.
         books: What it keeps.
         requests: Method, path, query and body of every request so far.
+        headers: The headers of each of them.
         errors: What the description of the API did not allow.
         token: The bearer token that it asks for, or "" for none.
     """
@@ -42,6 +44,7 @@ class FakeKfp:
         self.token = ""
         self.default_page = 20
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
+        self.headers: list[dict[str, str]] = []
         self.errors: list[str] = []
         self.stopping = threading.Event()
         self._faults: list[Fault] = []
@@ -49,6 +52,13 @@ class FakeKfp:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def speak_tls(self, certificate: str, key: str) -> None:
+        """Speak HTTPS from now on; before anybody listens."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = self.url.replace("http://127.0.0.1", "https://localhost")
 
     def __enter__(self) -> "FakeKfp":
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -173,6 +183,7 @@ class FakeKfp:
 
             def _serve(self) -> None:
                 url = urlsplit(self.path)
+                server.headers.append({name.lower(): value for name, value in self.headers.items()})
                 raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 body, file = _parsed(self.headers.get("Content-Type", ""), raw)
                 fault = server.fault_of(self.command, url.path)
