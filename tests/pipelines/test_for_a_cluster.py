@@ -132,9 +132,7 @@ def test_every_step_that_needs_an_input_gets_it(spec):
     for name, task in tasks(spec):
         wanted = component_of(spec, task).get("inputDefinitions", {})
         for kind in ("parameters", "artifacts"):
-            required = {
-                n for n, i in wanted.get(kind, {}).items() if not i.get("isOptional") and "defaultValue" not in i
-            }
+            optional = {n for n, i in wanted.get(kind, {}).items() if i.get("isOptional") or "defaultValue" in i}
             given = set(task.get("inputs", {}).get(kind, {}))
             given |= {task.get("parameterIterator", {}).get("itemInput")}
             assert set(wanted.get(kind, {})) - optional <= given, name
