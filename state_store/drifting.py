@@ -80,9 +80,10 @@ def note_cost_drift(connection: Connection, now: datetime, job: Row, trial: Row)
     """Signal drift if the latest costs or metrics at a finished trial's batch size no longer fit the earlier ones.
 
     Trials on another accelerator are left aside, and so are those from before the same drift was signalled last. The
-    metrics are those of trials that came to the target or had all their epochs: of others they say nothing.
+        metrics are those of trials that came to the target or had all their epochs: of others they say nothing. A job
+        without a period has none that drift could cut short, and its reports need not look.
     """
-    if trial.cost is None or trial.data_missing or trial.generation != job.generation:
+    if not job.period_s or trial.cost is None or trial.data_missing or trial.generation != job.generation:
         return
     found = rows(connection, _COSTS, _key(job, trial))
     _note(connection, now, job, f"the cost at batch size {trial.batch_size}", [(r.cost, r.issued_at) for r in found])

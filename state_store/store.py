@@ -481,8 +481,11 @@ class StateStore:
         return self._read(lambda c: reading.arms(c, job_id))
 
     def _now(self) -> datetime:
+        now = self._clock()
+        if now.tzinfo is None:
+            raise InvalidValueError(f"the store's clock must give moments with a time zone, not {now!r}")
         # In any other zone a day would be 23 or 25 hours long when summer time begins or ends.
-        return self._clock().astimezone(UTC)
+        return now.astimezone(UTC)
 
     def _write(self, operation: Callable[[Connection], T]) -> T:
         self._ensure_schema()

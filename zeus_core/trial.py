@@ -18,6 +18,7 @@ from zeus_kfp.zeus_core.validation import (
     text,
     truth,
 )
+from zeus_kfp.zeus_core.values import field_values
 
 MAX_OUTCOME_CHARACTERS = 8_000
 """KFP limits a parameter to 10,000 characters; an outcome stays below with room for escapes."""
@@ -111,7 +112,7 @@ class TrialPlan:
 
     def to_json(self) -> str:
         """Return the plan as a JSON object."""
-        return json.dumps(dataclasses.asdict(self), allow_nan=False)
+        return json.dumps(field_values(self), allow_nan=False)
 
     @classmethod
     def from_json(cls, document: str) -> Self:
@@ -211,7 +212,7 @@ class TrialOutcome:
 
     def to_json(self) -> str:
         """Return the outcome as a JSON object short enough for a KFP parameter."""
-        return json.dumps(dataclasses.asdict(self), allow_nan=False)
+        return json.dumps(field_values(self), allow_nan=False)
 
     @classmethod
     def from_json(cls, document: str) -> Self:
