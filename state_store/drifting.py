@@ -80,8 +80,8 @@ def note_cost_drift(connection: Connection, now: datetime, job: Row, trial: Row)
     """Signal drift if the latest costs or metrics at a finished trial's batch size no longer fit the earlier ones.
 
     Trials on another accelerator are left aside, and so are those from before the same drift was signalled last. The
-        metrics are those of trials that came to the target or had all their epochs: of others they say nothing. A job
-        without a period has none that drift could cut short, and its reports need not look.
+    metrics are those of trials that came to the target or had all their epochs: of others they say nothing. A job
+    without a period has none that drift could cut short, and its reports need not look.
     """
     if not job.period_s or trial.cost is None or trial.data_missing or trial.generation != job.generation:
         return
