@@ -200,7 +200,7 @@ scripts = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(script=scripts)
 def test_any_weeks_open_exactly_what_the_model_says(script, description, tmp_path_factory, clock):
     clock.now = datetime(2026, 3, 1, tzinfo=UTC)
