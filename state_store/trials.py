@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -50,10 +50,13 @@ _BEFORE_REPORT: dict[str, Any] = {
     "accelerator_count": 0,
     "node": "",
     "power_limiter": "",
+    "power_limits_found_w": {},
+    "second_energy_source": "",
     "attempts": 0,
     "model_uri": "",
     "data_missing": False,
 }
+_SINCE_0003 = ("power_limits_found_w", "second_energy_j", "second_energy_source")
 
 
 def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
@@ -112,6 +115,21 @@ def report(
             f"trial {trial.number} of job {job_id!r} has already reported {trial.state!r}; another outcome "
             f"({outcome.state.value!r}) was refused and the first kept"
         )
+    return trial_record(trial, recurrence)
+
+
+def note_lost_pod(
+    connection: Connection, job_id: str, run_id: str, slot: int, node: str, limits_w: Mapping[str, float]
+) -> TrialRecord:
+    """Complete the row of a trial that has not reported with where its pod was."""
+    integer("slot", slot, at_least=1)
+    locked_job(connection, job_id)
+    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
+    trial = next((t for t in trials if t.slot == slot), None)
+    if trial is None:
+        raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
+    if trial.report_digest is None:
+        put(connection, TRIAL, trial, node=node, power_limits_found_w={**trial.power_limits_found_w, **limits_w})
     return trial_record(trial, recurrence)
 
 
@@ -216,5 +234,7 @@ def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outco
 
 def _digest(outcome: TrialOutcome, profiles: Sequence[Profile]) -> str:
     measured = sorted(json.dumps(field_values(profile), sort_keys=True) for profile in profiles)
-    payload = json.dumps([field_values(outcome), measured], sort_keys=True)
+    # What an outcome said nothing of before there was a field for it changes no digest that is kept already.
+    told = {name: value for name, value in field_values(outcome).items() if name not in _SINCE_0003 or value}
+    payload = json.dumps([told, measured], sort_keys=True)
     return hashlib.sha256(payload.encode()).hexdigest()

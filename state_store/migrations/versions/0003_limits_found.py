@@ -1,4 +1,4 @@
-"""How long steps other than trials may take, and which turns of stages were done.
+"""The power limit that each GPU had, what a second meter saw, how long steps may take, and which stages were done.
 
 Revision ID: 0003
 """
@@ -15,13 +15,16 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns; a turn that was taken so far counts as done."""
+    """Add the columns; a turn of a stage that was taken so far counts as done."""
     for table, column in _COLUMNS:
         op.add_column(table, column)
     op.get_bind().execute(_TURN.update().values(done_at=_OPENED_AT))
 
 
 _COLUMNS: tuple[tuple[str, sa.Column[Any]], ...] = (
+    ("trial", sa.Column("power_limits_found_w", sa.JSON(), nullable=False, server_default="{}")),
+    ("trial", sa.Column("second_energy_j", sa.Float(53), nullable=True)),
+    ("trial", sa.Column("second_energy_source", sa.String(255), nullable=False, server_default="")),
     ("job", sa.Column("max_step_time_s", sa.Float(53), nullable=False, server_default="86400")),
     ("stage_turn", sa.Column("done_at", sa.DateTime(timezone=True), nullable=True)),
 )
