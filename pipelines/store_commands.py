@@ -127,6 +127,8 @@ def list_jobs(
 ) -> None:
     """List jobs with their latest recurrence."""
     with _store() as store:
+        if job is not None:
+            store.job(job)  # one that is not there is an error, and no empty table
         found = store.jobs(phase=phase, user=user, since=moment(since, datetime.now(UTC)))
     records = [_of_overview(overview) for overview in found if job is None or overview.job.spec.job_id == job]
     columns = ("job_id", "user", "phase", "default_batch_size", "best_batch_size", "recurrence_count", "trial_count")
@@ -289,14 +291,13 @@ def list_trials(
         "time_s",
         "cost",
     )
-    _list(
-        lambda store, name: store.trials(name, run, state=state, batch_size=batch_size, since=begun),
-        columns,
-        form,
-        job,
-        user,
-        phase,
-    )
+
+    def read(store: "StateStore", name: str) -> Sequence[Any]:
+        if job is not None and run is not None:
+            store.recurrence(job, run)  # one that is not there is an error, and no empty table
+        return store.trials(name, run, state=state, batch_size=batch_size, since=begun)
+
+    _list(read, columns, form, job, user, phase)
 
 
 @trials.command("show")

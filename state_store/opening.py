@@ -11,7 +11,7 @@ from zeus_kfp.state_store.epochs import data_of_next, is_new_data
 from zeus_kfp.state_store.gating import has_had_all, why_not
 from zeus_kfp.state_store.generators import generator_at, seeded_state
 from zeus_kfp.state_store.learning import load_learnt, price_again, relearn
-from zeus_kfp.state_store.locking import expire_issued, lease_from, note_clock, open_count, reap
+from zeus_kfp.state_store.locking import expire_issued, note_clock, open_count, reap, step_lease_from
 from zeus_kfp.state_store.records import JobPhase, OpenedRecurrence, RecurrenceRecord, RecurrenceState
 from zeus_kfp.state_store.rows import knobs_of, recurrence_record, spec_of
 from zeus_kfp.state_store.statements import (
@@ -38,6 +38,7 @@ OPERATIONAL_KNOBS = {
     "preprocess_every",
     "max_trial_time_s",
     "hopeless_stop",
+    "max_step_time_s",
     "user",
 }
 """Knobs that say how a job runs and not what it learns: they may change at any time."""
@@ -50,7 +51,13 @@ ON_KNOB_CHANGE = ("refuse", "accept")
 
 
 def open_recurrence(
-    connection: Connection, now: datetime, spec: JobSpec, run_id: str, on_knob_change: str, data_version: str
+    connection: Connection,
+    now: datetime,
+    spec: JobSpec,
+    run_id: str,
+    on_knob_change: str,
+    data_version: str,
+    start_now: bool,
 ) -> OpenedRecurrence:
     """Register the job the first time, take its changes, and open a recurrence or say why not."""
     if on_knob_change not in ON_KNOB_CHANGE:
@@ -64,7 +71,7 @@ def open_recurrence(
         return _reopened(connection, job, earlier, now)
     changed = _checked_changes(job, spec, on_knob_change)
     _take(connection, job, spec, changed & OPERATIONAL_KNOBS)
-    refusal = why_not(connection, job, now, data_version)
+    refusal = why_not(connection, job, now, data_version, start_now)
     if refusal:
         return OpenedRecurrence(False, refusal, 0, (), "")
     # What was learnt is only touched by a run that goes on.
@@ -166,7 +173,7 @@ def _reopened(connection: Connection, job: Row, earlier: Row, now: datetime) -> 
     if earlier.state != RecurrenceState.OPEN:
         why = f"this run has ended its recurrence {earlier.number} of job {job.job_id} already ({earlier.state})"
         return OpenedRecurrence(False, why, 0, (), "")
-    put(connection, RECURRENCE, earlier, lease_expires_at=lease_from(now, job))
+    put(connection, RECURRENCE, earlier, lease_expires_at=step_lease_from(now, job))
     return _opened(job, earlier)
 
 
@@ -185,7 +192,7 @@ def _open(connection: Connection, job: Row, run_id: str, now: datetime, data_ver
         "data_epoch": data.data_epoch,
         "data_missing": False,
         "opened_at": now,
-        "lease_expires_at": lease_from(now, job),
+        "lease_expires_at": step_lease_from(now, job),
     }
     return _opened(job, add(connection, RECURRENCE, values))
 

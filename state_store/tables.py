@@ -83,6 +83,7 @@ class JobRow(_Row, table=True):
     period_s: float = _float(nullable=False)
     preprocess_every: int
     max_trial_time_s: float = _float(nullable=False)
+    max_step_time_s: float = _float(nullable=False)
     policy: str = Field(max_length=64)
     num_pruning_rounds: int
     num_explorations: int
@@ -251,7 +252,7 @@ class DriftRow(_Row, table=True):
 
 
 class StageTurnRow(_Row, table=True):
-    """A recurrence in which it was a stage's turn."""
+    """A recurrence in which it was a stage's turn, and when the stage was done."""
 
     __tablename__ = "stage_turn"
 
@@ -259,6 +260,7 @@ class StageTurnRow(_Row, table=True):
     stage: str = Field(primary_key=True, max_length=255)
     recurrence_number: int = Field(primary_key=True)
     data_epoch: str = Field(max_length=300)
+    done_at: datetime | None = _moment(nullable=True)
 
 
 METADATA = _Row.metadata

@@ -14,7 +14,7 @@ from zeus_kfp.pipelines.store_commands import moment
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.zeus_core import JobSpec, Profile, TrialOutcome, TrialState
-from zeus_kfp.zeus_core.errors import InvalidValueError, JobInUseError, UnknownJobError
+from zeus_kfp.zeus_core.errors import InvalidValueError, JobInUseError, UnknownJobError, UnknownRecurrenceError
 from zeus_kfp.zeus_core.learnt import Learnt
 
 SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9)
@@ -288,3 +288,14 @@ def test_a_name_is_shown_as_it_is(store, monkeypatch, name):
 def test_an_export_that_cannot_be_written_is_an_error_of_ours(two_jobs, tmp_path):
     result = CliRunner().invoke(app, ["jobs", "export", "job", "--output", str(tmp_path)])
     assert isinstance(result.exception, InvalidValueError) and "can't be written" in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["jobs", "recurrences", "trials", "profiles", "arms"])
+def test_a_list_of_a_job_that_is_not_there_is_an_error_and_no_empty_table(two_jobs, name):
+    result = CliRunner().invoke(app, [name, "list", "--job", "nobody"])
+    assert isinstance(result.exception, UnknownJobError) and result.stdout == ""
+
+
+def test_a_list_of_a_run_that_is_not_there_is_an_error_too(two_jobs):
+    result = CliRunner().invoke(app, ["trials", "list", "--job", "job", "--run", "nobody"])
+    assert isinstance(result.exception, UnknownRecurrenceError)
