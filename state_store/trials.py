@@ -58,7 +58,7 @@ _BEFORE_REPORT: dict[str, Any] = {
     "data_missing": False,
     "curve": [],
 }
-_SINCE_0003 = ("power_limits_found_w", "second_energy_j", "second_energy_source")
+_SINCE_0003 = ("power_limits_found_w", "second_energy_j", "second_energy_source", "curve", "least_epochs")
 
 
 def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
