@@ -5,8 +5,9 @@ A trial contradicts the n before it at its batch size if
     |ln epochs - mean| > 3 sqrt(noise (1 + 1/n)),    n >= 5
 
 with the noise pooled over all sizes; a trial that was given up does if even its lower bound lies so far above the
-mean. One such trial may be chance: it is held back, so that it does not hide the next. Of two in a row at one size
-the data is to blame: then the epochs of every size are forgotten, while the cost of an epoch is kept.
+mean. One or two such trials may be chance, since epochs are whole numbers and jump: they are held back, so that they
+don't hide the next. For three in a row at one size the data is to blame: then the epochs of every size are forgotten,
+while the cost of an epoch is kept.
 """
 
 import math
