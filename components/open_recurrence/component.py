@@ -27,7 +27,7 @@ def open_recurrence(
     period_s: float = 0.0,
     preprocess_every: int = 0,
     max_trial_time_s: float = 86400.0,
-    policy: str = "zeus",
+    policy: str = "bayes",
     num_pruning_rounds: int = 2,
     num_explorations: int = 2,
     window_size: int = 0,

@@ -27,11 +27,12 @@ from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt
 from zeus_kfp.zeus_core.policies.bayes.gaussian import Array
 
-PURSE = 0.75
+PURSE = 1.0
 """Recurrences at the default batch size that exploring may cost in all.
 
 To be at most 15 % above the default after 10 recurrences, and 3 % after 50, are both one and a half of its recurrences.
-Half of that is left for the last trial that is paid for, which may turn out dearer than expected.
+A third of that is spent on purpose; the rest is left for trials that turn out dearer than expected: one that is given up
+costs ``beta_knob`` recurrences more.
 """
 
 
