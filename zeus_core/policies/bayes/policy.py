@@ -9,6 +9,7 @@ pure function of what was learnt; nothing is drawn at random. In particular:
   has lasted n times may be expected to last n times more. It is never below `LEAST_HORIZON`.
 - While no size has reached the target, the one that is cheapest to try until it does is handed out.
 - Sizes that ran out of memory, and all above, are left out; those that keep failing by themselves are passed over.
+- Exploring never costs much more than the default batch size would have (see `purse`).
 - A trial in flight counts as if it had ended as expected: it lowers the doubt, so that trials that run at the same
   time look in different places.
 - The early-stop threshold is ``beta_knob`` times the cheapest recurrence, or times what the best size is expected to

@@ -31,8 +31,7 @@ PURSE = 1.0
 """Recurrences at the default batch size that exploring may cost in all.
 
 To be at most 15 % above the default after 10 recurrences, and 3 % after 50, are both one and a half of its recurrences.
-A third of that is spent on purpose; the rest is left for trials that turn out dearer than expected: one that is given up
-costs ``beta_knob`` recurrences more.
+One of them is spent on purpose; half is left for trials that turn out dearer than expected.
 """
 
 
