@@ -174,9 +174,9 @@ def left_out_check(cases: Sequence[Case], seeds: int) -> Check:
 def fitted(cases: Sequence[Case], curve: Callable[[Case, int], float]) -> model.Prior:
     """Return the prior that the jobs' own curves suggest.
 
-    A parabola is fitted to each curve within three octaves of the default. Means and sample deviations of the slopes
-    and curvatures over the jobs make the prior (a deviation of at least 0.1 an octave, 0.05 an octave squared, since
-    few jobs say little); what the parabolas leave, the rough remainder's deviation.
+    A parabola is fitted to each curve within three octaves of the default. The slopes' and curvatures' means, and twice
+    their sample deviations, make the prior: from so few data sets Student's t is about twice as wide as the normal
+    distribution. What the parabolas leave makes the rough remainder.
     """
     slopes, bends, left = [], [], []
     for case in cases:
@@ -189,8 +189,8 @@ def fitted(cases: Sequence[Case], curve: Callable[[Case, int], float]) -> model.
         bends.append(solved[2])
         left.append(float(np.std(y - design @ solved)))
     return model.Prior(
-        (float(np.mean(slopes)), max(float(np.std(slopes, ddof=1)), 0.1)),
-        (float(np.mean(bends)), max(float(np.std(bends, ddof=1)), 0.05)),
+        (float(np.mean(slopes)), 2 * max(float(np.std(slopes, ddof=1)), 0.1)),
+        (float(np.mean(bends)), 2 * max(float(np.std(bends, ddof=1)), 0.05)),
         max(2 * float(np.mean(left)), 0.1),
         3.0,
     )
