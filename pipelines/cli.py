@@ -49,7 +49,8 @@ def doctor() -> None:
     """Say what this machine or pod can measure and set, and what to change where it can't."""
     from rich.console import Console
 
-    from zeus_kfp.pipelines.doctor import Verdict, doctor_table, examine
+    from zeus_kfp.pipelines.doctor import doctor_table, examine
+    from zeus_kfp.pipelines.finding import Verdict
 
     findings = examine()
     Console().print(doctor_table(findings))

@@ -2,65 +2,35 @@
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zeus_kfp.zeus_core.errors import ZeusError
+from zeus_kfp.pipelines.doctor_power import power_findings
+from zeus_kfp.pipelines.finding import Finding, Verdict
+from zeus_kfp.zeus_core.errors import InvalidValueError, ZeusError
 from zeus_kfp.zeus_core.meters import open_meter
+from zeus_kfp.zeus_core.meters.device_order import visible_value
 from zeus_kfp.zeus_core.meters.nvml_devices import (
     Gpu,
     LimitRefusedError,
     NvmlDevices,
-    NvmlUnavailableError,
     open_devices,
 )
+from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.meters.rapl import FOLDER, FOLDER_VARIABLE, RaplUnavailableError, open_rapl
-from zeus_kfp.zeus_core.power import open_limiter
 from zeus_kfp.zeus_core.power.zeusd import zeusd_address
 from zeus_kfp.zeus_core.power.zeusd_client import ZeusdClient
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_SYS_ADMIN = 21
-"""Bit of CAP_SYS_ADMIN among a process's capabilities."""
-
-
-class Verdict(StrEnum):
-    """How a check came out."""
-
-    GOOD = "ok"
-    LACKING = "lacking"
-    """Something works less well than it could; training runs on."""
-    BROKEN = "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report.
-
-    Attributes:
-        subject: What was looked at.
-        verdict: How it came out.
-        found: What was found.
-        advice: What to change; "" if nothing.
-    """
-
-    subject: str
-    verdict: Verdict
-    found: str
-    advice: str = ""
-
 
 def examine(
     environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc"), dev: Path = Path("/dev")
 ) -> list[Finding]:
-    """Return what was found; nothing is changed.
+    """Return what was found; nothing is changed, written or locked.
 
     Args:
         environ: Environment variables.
@@ -71,7 +41,8 @@ def examine(
     logging.getLogger("zeus_kfp").addHandler(logging.NullHandler())
     checks: list[Callable[[], Iterator[Finding]]] = [
         lambda: _gpus(environ),
-        lambda: _permission(environ, proc, dev),
+        lambda: _device_order(environ),
+        lambda: power_findings(environ, proc, dev),
         lambda: _zeusd(environ),
         lambda: _rapl(environ),
         lambda: _meter(environ),
@@ -85,8 +56,9 @@ def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
         devices = open_devices(environ.get("CUDA_VISIBLE_DEVICES"))
     except NvmlUnavailableError as error:
-        advice = "on a machine with NVIDIA GPUs, install the driver; in a pod, ask for nvidia.com/gpu"
-        yield Finding("NVIDIA GPUs", Verdict.LACKING, str(error), advice)
+        advice = error.advice or "on a machine with NVIDIA GPUs, install the driver; in a pod, ask for nvidia.com/gpu"
+        verdict = Verdict.BROKEN if error.advice else Verdict.LACKING
+        yield Finding("NVIDIA GPUs", verdict, str(error), advice)
         return
     with closing(devices):
         yield Finding("NVIDIA driver", Verdict.GOOD, devices.driver_version or "unknown version")
@@ -100,44 +72,18 @@ def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding("GPU models", Verdict.BROKEN, ", ".join(devices.models), advice)
 
 
+def _device_order(environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        visible_value(environ)
+    except InvalidValueError as error:
+        yield Finding("GPU numbers", Verdict.BROKEN, str(error), "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs")
+
+
 def _limits(devices: NvmlDevices, gpu: Gpu) -> str:
     allowed, standing = devices.allowed_w(gpu), devices.limit_w(gpu)
     if allowed is None or standing is None:
         return "power limit unknown"
     return f"power limit {standing:g} W of {allowed[0]:g} to {allowed[1]:g} W"
-
-
-def _permission(environ: Mapping[str, str], proc: Path, dev: Path) -> Iterator[Finding]:
-    try:
-        with closing(open_limiter(environ)) as limiter:
-            can_set, name, why_not = limiter.allowed is not None, limiter.name, limiter.why_not
-    except ZeusError as error:
-        yield Finding("power limits", Verdict.BROKEN, str(error))
-        return
-    if can_set:
-        yield Finding("power limits", Verdict.GOOD, f"can be set, through {name}")
-    elif "no GPU" not in why_not and "NVML can't be opened" not in why_not:
-        found = f"{why_not}. {_privileges(proc, dev)}"
-        advice = (
-            "run zeusd on the node and name it in ZEUSD_SOCK_PATH or ZEUSD_HOST_PORT; outside of KFP, root with "
-            "CAP_SYS_ADMIN will do. Until then the limits stay as they are"
-        )
-        yield Finding("power limits", Verdict.LACKING, found, advice)
-
-
-def _privileges(proc: Path, dev: Path) -> str:
-    """Return whether this process has CAP_SYS_ADMIN, and who owns the GPUs' control device."""
-    try:
-        match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", (proc / "self" / "status").read_text(), re.MULTILINE)
-        has = bool(match and int(match[1], 16) >> _SYS_ADMIN & 1)
-        capability = f"CAP_SYS_ADMIN: {'yes' if has else 'no'}"
-    except OSError:
-        capability = "CAP_SYS_ADMIN: unknown"
-    try:
-        owner = f"/dev/nvidiactl belongs to user {(dev / 'nvidiactl').stat().st_uid}"
-    except OSError:
-        owner = "there is no /dev/nvidiactl"
-    return f"{capability}; {owner}, this is user {os.getuid()}"
 
 
 def _zeusd(environ: Mapping[str, str]) -> Iterator[Finding]:

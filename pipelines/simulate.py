@@ -28,7 +28,7 @@ def simulate_command(
     beta: Annotated[float, typer.Option(help="A trial stops early at so many times the cheapest recurrence.")] = 2.0,
     recurrences: Annotated[int, typer.Option(help="How often the job recurs.")] = 50,
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 20,
-    policy: Annotated[list[str] | None, typer.Option(help="A policy; may be given again.  [default: zeus and bayes]")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="A policy; may be given again.  [default: both]")] = None,
     overlap: Annotated[int, typer.Option(help="Recurrences that run at the same time.")] = 1,
     failure_probability: Annotated[float, typer.Option(help="Chance that a trial fails by itself.")] = 0.0,
     fits_up_to: Annotated[int | None, typer.Option(help="Largest batch size that fits in memory.")] = None,

@@ -110,6 +110,7 @@ class Database:
         self.patience_s = patience_s
         make_engine = _sqlite_engine if self.is_sqlite else _postgresql_engine
         self.engine = make_engine(self.url, patience_s)
+        self._process_id = os.getpid()
 
     def __repr__(self) -> str:
         """Show where the database is, without the password."""
@@ -154,6 +155,10 @@ class Database:
     @contextmanager
     def connection(self, *, write: bool) -> Iterator[Connection]:
         """Give a connection inside a transaction, which is committed at the end of the block."""
+        if self._process_id != os.getpid():
+            # Connections of the process that this one was forked from stay that one's.
+            self.engine.dispose(close=False)
+            self._process_id = os.getpid()
         options: dict[str, Any] = {_WRITES: write}
         if not self.is_sqlite:
             # Whoever waited for a job's row must see what the one before has written; whoever reads, one state.

@@ -77,9 +77,10 @@ def consume_drifts(
 def note_cost_drift(connection: Connection, now: datetime, job: Row, trial: Row) -> None:
     """Signal drift if the latest costs at a finished trial's batch size no longer fit the earlier ones.
 
-    Trials on another accelerator are left aside, and so are those from before the same drift was signalled last.
+    Trials on another accelerator are left aside, and so are those from before the same drift was signalled last. A job
+    without a period has none that drift could cut short, and its reports need not look.
     """
-    if trial.cost is None or trial.data_missing or trial.generation != job.generation:
+    if not job.period_s or trial.cost is None or trial.data_missing or trial.generation != job.generation:
         return
     found = rows(connection, _COSTS, _key(job, trial))
     drift = cost_drift([row.cost for row in found])

@@ -21,6 +21,12 @@ _LASTING = (
 )
 """What a server says that refuses a connection for good; such refusals carry no state."""
 
+_ADVICE_BY_STATE = {
+    "53100": "free space on the server's disk",
+    "25006": "name the server that takes writes in the store's URL, not its standby",
+    "42501": "grant the URL's user all rights on the store's tables and schema",
+}
+
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 
 
@@ -51,13 +57,17 @@ def own_error(error: DBAPIError, url: URL, place: str) -> StoreError:
         text = text.replace(secret, "***")
     if isinstance(error, IntegrityError | DataError):
         return StoreError(f"the store at {place} refused what zeus-kfp wrote, and nothing was written: {text}")
-    return StoreUnavailableError(f"the store at {place} can't be used: {text}; {_advice(url)}")
+    return StoreUnavailableError(f"the store at {place} can't be used: {text}; {_advice(error, url)}")
 
 
-def _advice(url: URL) -> str:
+def _advice(error: DBAPIError, url: URL) -> str:
     if url.drivername == "sqlite":
         return (
             "check that its folder is there and may be written to, that the disk is not full, and that no other "
             "program holds the file"
         )
-    return "check that the server runs, that it can be reached from here, and that the store's URL is right"
+    state = getattr(error.orig, "pgcode", None)
+    return (
+        _ADVICE_BY_STATE.get(state or "")
+        or "check that the server runs, that it can be reached from here, and that the store's URL is right"
+    )

@@ -11,7 +11,7 @@ from zeus_kfp.state_store.epochs import data_is_gone, is_new_data
 from zeus_kfp.state_store.locking import alive_until, oldest_open, open_count
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
 from zeus_kfp.state_store.rows import next_due_at
-from zeus_kfp.state_store.statements import Row, labelled, part, put, trials_of
+from zeus_kfp.state_store.statements import Row, joined, labelled, put, trials_of
 from zeus_kfp.state_store.tables import JOB, RECURRENCE
 
 MAX_SLACK = timedelta(minutes=5)
@@ -122,6 +122,5 @@ def _why_no_slot_of_user(connection: Connection, job: Row, now: datetime) -> str
 
 def _alive_of_user(connection: Connection, user: str, now: datetime) -> list[Row]:
     """Return the recurrences of a user's jobs that count as alive; the dead of other jobs are those jobs' to close."""
-    found = connection.execute(_OPEN_OF_USER, {"user": user}).mappings().all()
-    pairs = [(part(row, JOB), part(row, RECURRENCE)) for row in found]
-    return [r for job, r in pairs if alive_until(job, r, trials_of(connection, r), now) > now]
+    pairs = joined(connection, _OPEN_OF_USER, RECURRENCE, JOB, {"user": user})
+    return [r for r, job in pairs if alive_until(job, r, trials_of(connection, r), now) > now]

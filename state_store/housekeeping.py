@@ -4,7 +4,7 @@ from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.records import Prunable, PrunableKind, RecurrenceState
-from zeus_kfp.state_store.statements import Row, find_job, labelled, part, rows
+from zeus_kfp.state_store.statements import Row, find_job, joined, labelled, rows
 from zeus_kfp.state_store.tables import RECURRENCE, TRIAL
 from zeus_kfp.zeus_core.trial import TrialState
 
@@ -36,7 +36,7 @@ def _models(connection: Connection, job_id: str) -> list[Prunable]:
         .where(TRIAL.c.job_id == job_id, TRIAL.c.model_uri != "")
         .order_by(TRIAL.c.number)
     )
-    found = [(part(row, TRIAL), part(row, RECURRENCE)) for row in connection.execute(query).mappings()]
+    found = joined(connection, query, TRIAL, RECURRENCE)
     winners = [trial for trial, _ in found if trial.state == TrialState.REACHED]
     needed = {max(winners, key=lambda t: t.report_number).model_uri} if winners else set()
     needed |= {trial.model_uri for trial, recurrence in found if recurrence.state == RecurrenceState.OPEN}

@@ -1,7 +1,7 @@
 """What was learnt of a job, kept in the arm rows in step with the trial rows."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, select
@@ -49,10 +49,10 @@ def learn(connection: Connection, job: Row, trials: Sequence[Row], trial: Row) -
         for t in trials
         if t.generation == trial.generation and t.report_number is not None and t.report_number <= trial.report_number
     ]
-    arms = arms_of(connection, job)
-    spec = spec_of(job)
-    learnt = observe(spec, learnt_of(job, arms.values()), _observation(trial, reported))
-    return _save(connection, job, spec, arms, learnt)
+    spec, arms = spec_of(job), arms_of(connection, job)
+    before = learnt_of(job, arms.values())
+    learnt = observe(spec, before, _observation(trial, reported))
+    return _save(connection, job, spec, arms, before, learnt)
 
 
 def relearn(connection: Connection, job: Row) -> Learnt:
@@ -60,7 +60,7 @@ def relearn(connection: Connection, job: Row) -> Learnt:
     learnt = rebuilt(connection, job)
     connection.execute(delete(ARM).where(ARM.c.job_id == job.job_id))
     spec = spec_of(job)
-    put(connection, JOB, job, **_save(connection, job, spec, {}, learnt))
+    put(connection, JOB, job, **_save(connection, job, spec, {}, Learnt(), learnt))
     learn_limits_again(connection, job, spec)
     return learnt
 
@@ -90,16 +90,29 @@ def cost_of(spec: JobSpec, rated_power_w: float, energy_j: float | None, time_s:
     return zeus_cost(energy_j or 0.0, time_s or 0.0, eta_knob=spec.eta_knob, max_power_w=rated_power_w)
 
 
-def _save(connection: Connection, job: Row, spec: JobSpec, arms: dict[int, Row], learnt: Learnt) -> dict[str, Any]:
-    """Keep what was learnt of each arm, with its posterior for people to read; return what changes in the job's row."""
+def _save(
+    connection: Connection, job: Row, spec: JobSpec, arms: Mapping[int, Row], before: Learnt, learnt: Learnt
+) -> dict[str, Any]:
+    """Keep what was learnt of each arm, with its posterior for people to read; return what changes in the job's row.
+
+    Args:
+        connection: Inside a transaction that holds the job.
+        job: The job.
+        spec: Its knobs.
+        arms: Its arm rows by batch size.
+        before: What these rows say.
+        learnt: What they are to say.
+    """
     new = []
     for posterior in policy_named(spec.policy).posterior(spec, learnt):
         size = posterior.batch_size
-        values: dict[str, Any] = arm_columns(learnt.arm(size)) | {
+        values: dict[str, Any] = {
             "posterior_mean_cost": posterior.mean_cost,
             "posterior_standard_deviation": posterior.standard_deviation,
             "status": posterior.status,
         }
+        if size not in arms or learnt.arm(size) != before.arm(size):
+            values |= arm_columns(learnt.arm(size))
         if size not in arms:
             new.append({"job_id": job.job_id, "batch_size": size, "power_limit_accelerator": "", **values})
         elif changes := {name: value for name, value in values.items() if getattr(arms[size], name) != value}:

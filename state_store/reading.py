@@ -28,8 +28,8 @@ from zeus_kfp.state_store.rows import (
 from zeus_kfp.state_store.statements import (
     Row,
     find_job,
+    joined,
     labelled,
-    part,
     recurrence_with_trials,
     rows,
 )
@@ -50,8 +50,8 @@ def jobs(
         query = query.where(JOB.c.user == user)
     if since is not None:
         query = query.where((RECURRENCE.c.opened_at >= since) | (JOB.c.created_at >= since))
-    found = connection.execute(query.order_by(JOB.c.job_id)).mappings()
-    return tuple(_overview(part(row, JOB), part(row, RECURRENCE)) for row in found)
+    found = joined(connection, query.order_by(JOB.c.job_id), JOB, RECURRENCE)
+    return tuple(_overview(job, recurrence) for job, recurrence in found)
 
 
 def recurrences(
@@ -77,7 +77,7 @@ def recurrences(
 
 def recurrence(connection: Connection, job_id: str, run_id: str) -> RecurrenceRecord:
     """Return the recurrence of a run."""
-    row, trials, _ = recurrence_with_trials(connection, job_id, run_id)
+    row, trials = recurrence_with_trials(connection, job_id, run_id)
     return recurrence_record(row, trials)
 
 
@@ -104,14 +104,14 @@ def trials(
             query = query.where(column == value)
     if since is not None:
         query = query.where(TRIAL.c.issued_at >= since)
-    found = connection.execute(query.order_by(TRIAL.c.number)).mappings()
-    return tuple(trial_record(part(row, TRIAL), part(row, RECURRENCE)) for row in found)
+    found = joined(connection, query.order_by(TRIAL.c.number), TRIAL, RECURRENCE)
+    return tuple(trial_record(trial, recurrence) for trial, recurrence in found)
 
 
 def winner(connection: Connection, job_id: str, run_id: str) -> TrialRecord | None:
     """Return the trial of a run that reached the target."""
     find_job(connection, job_id)
-    row, trials, _ = recurrence_with_trials(connection, job_id, run_id)
+    row, trials = recurrence_with_trials(connection, job_id, run_id)
     first = winner_of(trials)
     return None if first is None else trial_record(first, row)
 

@@ -1,5 +1,6 @@
 """What the store hands out: frozen values, never table classes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -123,12 +124,15 @@ class TrialRecord:
     cost: float | None
     energy_source: str
     energy_estimated: bool
+    second_energy_j: float | None
+    second_energy_source: str
     max_power_w: float | None
     accelerator: str
     accelerator_count: int
     node: str
     power_limiter: str
     power_limit_found_w: float | None
+    power_limits_found_w: Mapping[str, float]
     power_limit_w: float | None
     attempts: int
     model_uri: str

@@ -1,10 +1,10 @@
 """Between table rows and the values that leave the store."""
 
-import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from zeus_kfp.state_store.records import (
@@ -21,13 +21,14 @@ from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt
 from zeus_kfp.zeus_core.profile import Phase, Profile
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion, TrialPlan, TrialState
+from zeus_kfp.zeus_core.values import field_names, field_values
 
-_TRIAL_FIELDS = [f.name for f in fields(TrialRecord)]
+_TRIAL_FIELDS = field_names(TrialRecord)
 
 
 def knobs_of(spec: JobSpec) -> dict[str, Any]:
     """Return the columns of a job's knobs."""
-    values = {f.name: getattr(spec, f.name) for f in fields(JobSpec)}
+    values = field_values(spec)
     beta = spec.beta_knob if math.isfinite(spec.beta_knob) else None
     return values | {
         "batch_sizes": list(spec.batch_sizes),
@@ -38,11 +39,17 @@ def knobs_of(spec: JobSpec) -> dict[str, Any]:
 
 def spec_of(row: Row) -> JobSpec:
     """Return a job's knobs."""
-    values = {f.name: getattr(row, f.name) for f in fields(JobSpec)}
-    values["batch_sizes"] = tuple(row.batch_sizes)
-    values["beta_knob"] = math.inf if row.beta_knob is None else row.beta_knob
-    values["learning_rate_rule"] = LearningRateRule(row.learning_rate_rule)
-    return JobSpec(**values)
+    values = vars(row)
+    return _spec(tuple(tuple(v) if isinstance(v := values[name], list) else v for name in field_names(JobSpec)))
+
+
+@lru_cache(maxsize=256)
+def _spec(values: tuple[Any, ...]) -> JobSpec:
+    """Return the knobs of a row's values; kept, since each operation needs them more than once."""
+    knobs: dict[str, Any] = dict(zip(field_names(JobSpec), values, strict=True))
+    knobs["beta_knob"] = math.inf if knobs["beta_knob"] is None else knobs["beta_knob"]
+    knobs["learning_rate_rule"] = LearningRateRule(knobs["learning_rate_rule"])
+    return JobSpec(**knobs)
 
 
 def job_record(row: Row) -> JobRecord:
@@ -70,7 +77,7 @@ def next_due_at(row: Row) -> datetime | None:
 
 def drift_record(row: Row) -> DriftRecord:
     """Return a drift."""
-    return DriftRecord(**{f.name: getattr(row, f.name) for f in fields(DriftRecord)})
+    return DriftRecord(**{name: getattr(row, name) for name in field_names(DriftRecord)})
 
 
 def trial_record(row: Row, recurrence: Row) -> TrialRecord:
@@ -179,12 +186,10 @@ def arm_columns(summary: ArmSummary) -> dict[str, Any]:
         "explorations": [[e.cost, e.reached] for e in summary.explorations],
         "out_of_memory": summary.out_of_memory,
         "consecutive_failures": summary.consecutive_failures,
-        # As JSON gives it back, so that what did not change is not written.
-        "evidence": json.loads(json.dumps(summary.evidence.to_values())),
+        "evidence": summary.evidence.to_values(),
     }
 
 
 def profile_of(row: Row) -> Profile:
     """Return a profile."""
-    names = [f.name for f in fields(Profile)]
-    return Profile(**{name: getattr(row, name) for name in names} | {"phase": Phase(row.phase)})
+    return Profile(**{name: getattr(row, name) for name in field_names(Profile)} | {"phase": Phase(row.phase)})

@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from zeus_kfp.state_store.database import Database
 from zeus_kfp.zeus_core.errors import StoreVersionError
 
-VERSIONS = ("0001", "0002")
+VERSIONS = ("0001", "0002", "0003")
 """Every released schema, oldest first; the last is what this code needs."""
 
 VERSION_TABLE = "zeus_kfp_version"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import Select, Table, Update, and_, bindparam, insert, select, update
+from sqlalchemy import Select, Table, Update, bindparam, insert, select, update
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.tables import ARM, JOB, PROFILE, RECURRENCE, TRIAL
@@ -26,27 +26,20 @@ def labelled(table: Table) -> list[Any]:
     return [column.label(f"{table.name}.{column.name}") for column in table.columns]
 
 
-def part(row: Any, table: Table) -> Row:
-    """Return one table's part of a row with labelled columns."""
-    return Row(**{column.name: row[f"{table.name}.{column.name}"] for column in table.columns})
-
-
 _JOB = select(JOB).where(JOB.c.job_id == bindparam("job_id"))
 _LOCKED_JOB = _JOB.with_for_update()
 _RECURRENCE = select(RECURRENCE).where(
     RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id")
 )
 _TRIALS = select(TRIAL).where(TRIAL.c.recurrence_id == bindparam("recurrence_id")).order_by(TRIAL.c.slot)
-_ISSUED = select(TRIAL).where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.state == TrialState.ISSUED.value)
+_ISSUED = (
+    select(TRIAL)
+    .where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.state == TrialState.ISSUED.value)
+    .order_by(TRIAL.c.number)
+)
 _WITH_TRIALS = (
     select(*labelled(RECURRENCE), *labelled(TRIAL))
-    .select_from(
-        RECURRENCE.outerjoin(
-            TRIAL,
-            (TRIAL.c.recurrence_id == RECURRENCE.c.id)
-            | and_(TRIAL.c.job_id == RECURRENCE.c.job_id, TRIAL.c.state == TrialState.ISSUED.value),
-        )
-    )
+    .select_from(RECURRENCE.outerjoin(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id))
     .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id"))
     .order_by(TRIAL.c.slot)
 )
@@ -61,7 +54,23 @@ _INSERTS = {table: insert(table) for table in (RECURRENCE, TRIAL, PROFILE, ARM)}
 
 def rows(connection: Connection, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> list[Row]:
     """Return the rows of a query."""
-    return [Row(**row) for row in connection.execute(query, parameters or {}).mappings()]
+    result = connection.execute(query, parameters or {})
+    names = tuple(result.keys())
+    return [_row(names, values) for values in result]
+
+
+def joined(
+    connection: Connection,
+    query: Select[Any],
+    left: Table,
+    right: Table,
+    parameters: Mapping[str, Any] | None = None,
+) -> list[tuple[Row, Row]]:
+    """Return the rows of a query for all columns of two tables (`labelled`), in this order, as pairs."""
+    of_left, of_right = left.columns.keys(), right.columns.keys()
+    border = len(of_left)
+    found = connection.execute(query, parameters or {})
+    return [(_row(of_left, values[:border]), _row(of_right, values[border:])) for values in found]
 
 
 def find_job(connection: Connection, job_id: str) -> Row:
@@ -102,19 +111,16 @@ def required_recurrence(connection: Connection, job_id: str, run_id: str) -> Row
     return recurrence
 
 
-def recurrence_with_trials(connection: Connection, job_id: str, run_id: str) -> tuple[Row, list[Row], list[Row]]:
-    """Return the recurrence of a run, its trials by slot, and its job's trials that have not ended.
+def recurrence_with_trials(connection: Connection, job_id: str, run_id: str) -> tuple[Row, list[Row]]:
+    """Return the recurrence of a run, and its trials by slot.
 
     Raises:
         UnknownRecurrenceError: If the run opened none.
     """
-    found = list(connection.execute(_WITH_TRIALS, {"job_id": job_id, "run_id": run_id}).mappings())
+    found = joined(connection, _WITH_TRIALS, RECURRENCE, TRIAL, {"job_id": job_id, "run_id": run_id})
     if not found:
         raise _unknown_recurrence(job_id, run_id)
-    recurrence = part(found[0], RECURRENCE)
-    trials = [part(row, TRIAL) for row in found if row["trial.id"] is not None]
-    own = [trial for trial in trials if trial.recurrence_id == recurrence.id]
-    return recurrence, own, [trial for trial in trials if trial.state == TrialState.ISSUED]
+    return found[0][0], [trial for _, trial in found if trial.id is not None]
 
 
 def trials_of(connection: Connection, recurrence: Row) -> list[Row]:
@@ -158,6 +164,12 @@ def add_all(connection: Connection, table: Table, values: Iterable[Mapping[str, 
     listed = [dict(row) for row in values]
     if listed:
         connection.execute(_INSERTS[table], listed)
+
+
+def _row(names: Sequence[str], values: Iterable[Any]) -> Row:
+    row = Row()
+    vars(row).update(zip(names, values, strict=True))
+    return row
 
 
 def _unknown_recurrence(job_id: str, run_id: str) -> UnknownRecurrenceError:

@@ -193,6 +193,29 @@ class StateStore:
         measured = _checked_report(outcome, profiles)
         return self._write(lambda c: trials.report(c, self._now(), job_id, run_id, slot, outcome, measured))
 
+    def note_lost_pod(
+        self, job_id: str, run_id: str, slot: int, node: str, limits_w: Mapping[str, float]
+    ) -> TrialRecord:
+        """Keep where the pod of a trial was that never reported; one that has reported stays as it is.
+
+        Args:
+            job_id: The job's name.
+            run_id: The KFP run.
+            slot: The trial's slot.
+            node: The machine that the pod was on.
+            limits_w: Power limit in W of its GPUs before the trial, by UUID; added to those that are known.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            UnknownRecurrenceError: If the run opened no recurrence of it.
+            UnknownTrialError: If no trial was handed out to the slot.
+            InvalidValueError: If a value can't be what it says.
+        """
+        _check_names(job_id, run_id)
+        told = TrialOutcome(TrialState.FAILED, node=node, power_limits_found_w=limits_w)
+        limits = told.power_limits_found_w
+        return self._write(lambda c: trials.note_lost_pod(c, job_id, run_id, slot, told.node, limits))
+
     def remaining_slots(self, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
         """Return the slots after ``slot`` that a recurrence may still use, none once it has its winner."""
         _check_names(job_id, run_id)
@@ -446,8 +469,11 @@ class StateStore:
         return self._read(lambda c: reading.arms(c, job_id))
 
     def _now(self) -> datetime:
+        now = self._clock()
+        if now.tzinfo is None:
+            raise InvalidValueError(f"the store's clock must give moments with a time zone, not {now!r}")
         # In any other zone a day would be 23 or 25 hours long when summer time begins or ends.
-        return self._clock().astimezone(UTC)
+        return now.astimezone(UTC)
 
     def _write(self, operation: Callable[[Connection], T]) -> T:
         self._ensure_schema()

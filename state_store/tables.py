@@ -171,6 +171,9 @@ class TrialRow(_Row, table=True):
     cost: float | None = _float()
     power_limiter: str = Field(default="", max_length=255)
     power_limit_found_w: float | None = _float()
+    power_limits_found_w: dict[str, float] = _json()
+    second_energy_j: float | None = _float()
+    second_energy_source: str = Field(default="", max_length=255)
     energy_source: str = Field(default="", max_length=255)
     energy_estimated: bool = False
     max_power_w: float | None = _float()

@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +22,7 @@ from zeus_kfp.state_store.statements import (
     add_all,
     arms_of,
     find_job,
+    issued_trials,
     locked_job,
     put,
     recurrence_with_trials,
@@ -38,8 +38,9 @@ from zeus_kfp.zeus_core.policies import InFlight, policy_named
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
 from zeus_kfp.zeus_core.validation import integer
+from zeus_kfp.zeus_core.values import field_names, field_values
 
-_REPORTED = [f.name for f in fields(TrialOutcome) if f.name in TRIAL.columns and f.name != "state"]
+_REPORTED = [name for name in field_names(TrialOutcome) if name in TRIAL.columns and name != "state"]
 _BEFORE_REPORT: dict[str, Any] = {
     "reason": "",
     "error": "",
@@ -49,17 +50,20 @@ _BEFORE_REPORT: dict[str, Any] = {
     "accelerator_count": 0,
     "node": "",
     "power_limiter": "",
+    "power_limits_found_w": {},
+    "second_energy_source": "",
     "attempts": 0,
     "model_uri": "",
     "data_missing": False,
 }
+_SINCE_0003 = ("power_limits_found_w", "second_energy_j", "second_energy_source")
 
 
 def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
     """Hand out the trial of a slot, the same again if it was handed out before; None if nothing is left to try."""
     integer("slot", slot, at_least=1)
     job = locked_job(connection, job_id)
-    recurrence, trials, issued = recurrence_with_trials(connection, job_id, run_id)
+    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
     trial = next((t for t in trials if t.slot == slot), None)
     if trial is not None:
         if trial.state == TrialState.ISSUED:
@@ -72,8 +76,8 @@ def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slo
     for earlier in trials:
         if earlier.state == TrialState.ISSUED:
             expire(connection, earlier, now, "the recurrence went on without its report")
-    issued = reap_trials(connection, job, [t for t in issued if t.recurrence_id != recurrence.id], now)
-    return _issue(connection, now, job, recurrence, slot, issued)
+    others = reap_trials(connection, job, issued_trials(connection, job), now)
+    return _issue(connection, now, job, recurrence, slot, others)
 
 
 def report(
@@ -88,7 +92,7 @@ def report(
     """Finish a trial and learn from it, once."""
     integer("slot", slot, at_least=1)
     job = locked_job(connection, job_id)
-    recurrence, trials, _ = recurrence_with_trials(connection, job_id, run_id)
+    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
     trial = next((t for t in trials if t.slot == slot), None)
     if trial is None:
         raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
@@ -114,11 +118,26 @@ def report(
     return trial_record(trial, recurrence)
 
 
+def note_lost_pod(
+    connection: Connection, job_id: str, run_id: str, slot: int, node: str, limits_w: Mapping[str, float]
+) -> TrialRecord:
+    """Complete the row of a trial that has not reported with where its pod was."""
+    integer("slot", slot, at_least=1)
+    locked_job(connection, job_id)
+    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
+    trial = next((t for t in trials if t.slot == slot), None)
+    if trial is None:
+        raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
+    if trial.report_digest is None:
+        put(connection, TRIAL, trial, node=node, power_limits_found_w={**trial.power_limits_found_w, **limits_w})
+    return trial_record(trial, recurrence)
+
+
 def remaining_slots(connection: Connection, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
     """Return the slots after ``slot`` that a recurrence may still use."""
     integer("slot", slot, at_least=0)
     job = find_job(connection, job_id)
-    recurrence, trials, _ = recurrence_with_trials(connection, job_id, run_id)
+    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
     if _has_ended(recurrence, trials):
         return ()
     return tuple(range(slot + 1, job.max_retries + 1))
@@ -144,7 +163,7 @@ def _issue(
     number = job.trial_count + 1
     put(connection, JOB, job, trial_count=number, generator_state=state_of(generator))
     plan = plan_of(job, spec, recurrence, arms.get(suggestion.batch_size), slot, number, suggestion)
-    values = asdict(suggestion) | {
+    values = field_values(suggestion) | {
         "job_id": job.job_id,
         "recurrence_id": recurrence.id,
         "number": number,
@@ -195,7 +214,7 @@ def _keep_profiles(connection: Connection, trial: Row, profiles: Sequence[Profil
     if len(set(keys)) < len(keys):
         raise InvalidValueError(f"a trial has one profile a phase and power limit (W), not {keys}")
     of_trial = {"job_id": trial.job_id, "trial_id": trial.id}
-    add_all(connection, PROFILE, (asdict(p) | {"phase": p.phase.value} | of_trial for p in profiles))
+    add_all(connection, PROFILE, (field_values(p) | {"phase": p.phase.value} | of_trial for p in profiles))
 
 
 def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outcome: TrialOutcome) -> dict[str, Any]:
@@ -214,6 +233,8 @@ def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outco
 
 
 def _digest(outcome: TrialOutcome, profiles: Sequence[Profile]) -> str:
-    measured = sorted(json.dumps(asdict(profile), sort_keys=True) for profile in profiles)
-    payload = json.dumps([asdict(outcome), measured], sort_keys=True)
+    measured = sorted(json.dumps(field_values(profile), sort_keys=True) for profile in profiles)
+    # What an outcome said nothing of before there was a field for it changes no digest that is kept already.
+    told = {name: value for name, value in field_values(outcome).items() if name not in _SINCE_0003 or value}
+    payload = json.dumps([told, measured], sort_keys=True)
     return hashlib.sha256(payload.encode()).hexdigest()

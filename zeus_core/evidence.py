@@ -7,10 +7,11 @@ given up leaves lower bounds. Every sum is folded in constant time.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.validation import number
+from zeus_kfp.zeus_core.values import field_values
 
 MAX_EPOCH_COST = 1e100
 
@@ -98,7 +99,9 @@ class Evidence:
 
     def to_values(self) -> dict[str, Any]:
         """Return the evidence as JSON can hold it."""
-        return {**asdict(self), "held": self.held or None}
+        values = field_values(self)
+        moments = {name: field_values(values[name]) for name in ("log_cost", "log_epochs")}
+        return {**values, **moments, "held": [list(trial) for trial in self.held] or None}
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Self:

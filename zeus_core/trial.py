@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
@@ -18,9 +19,13 @@ from zeus_kfp.zeus_core.validation import (
     text,
     truth,
 )
+from zeus_kfp.zeus_core.values import field_values
 
 MAX_OUTCOME_CHARACTERS = 8_000
 """KFP limits a parameter to 10,000 characters; an outcome stays below with room for escapes."""
+
+MAX_GPUS = 32
+"""Most GPUs of one pod whose limits an outcome tells."""
 
 
 class TrialState(StrEnum):
@@ -111,7 +116,7 @@ class TrialPlan:
 
     def to_json(self) -> str:
         """Return the plan as a JSON object."""
-        return json.dumps(dataclasses.asdict(self), allow_nan=False)
+        return json.dumps(field_values(self), allow_nan=False)
 
     @classmethod
     def from_json(cls, document: str) -> Self:
@@ -140,13 +145,16 @@ class TrialOutcome:
         energy_j: Energy in J over all GPUs used and all attempts; None if it can't be known.
         time_s: Time in s over all attempts.
         energy_source: Name of the meter ("nvml", "estimate", …); "" if there was none.
-        energy_estimated: Whether the energy was estimated, not measured.
+        energy_estimated: Whether the energy was estimated, not measured, be it that of an earlier attempt alone.
+        second_energy_j: Energy in J of the last attempt's epochs by the meter that checks the first one; None without.
+        second_energy_source: Name of that meter; "" if there was none.
         max_power_w: Rated power in W over all GPUs used; 0 if unknown.
         accelerator: Model of the GPU, or of the CPU where there is none.
         accelerator_count: How many of them.
         node: Machine that it ran on.
         power_limiter: How power limits were set: "nvml", "zeusd" or "observe only"; "" without any GPU.
         power_limit_found_w: Limit in W of each GPU before training; None if unknown or different.
+        power_limits_found_w: Limit in W of each GPU before training, by UUID; empty where none can be read.
         power_limit_w: Limit in W that was chosen, after profiling or by earlier trials; None if none was.
         attempts: How often the trial's pod was started.
         model_uri: Where the model lies; "" if none was saved.
@@ -163,12 +171,15 @@ class TrialOutcome:
     time_s: float = 0.0
     energy_source: str = ""
     energy_estimated: bool = False
+    second_energy_j: float | None = None
+    second_energy_source: str = ""
     max_power_w: float = 0.0
     accelerator: str = ""
     accelerator_count: int = 0
     node: str = ""
     power_limiter: str = ""
     power_limit_found_w: float | None = None
+    power_limits_found_w: Mapping[str, float] = field(default_factory=dict)
     power_limit_w: float | None = None
     attempts: int = 1
     model_uri: str = ""
@@ -186,7 +197,7 @@ class TrialOutcome:
         put(self, "state", _reported_state(self.state))
         for name, limit in (("reason", 1000), ("error", 4000), ("model_uri", 2000)):
             put(self, name, text(name, getattr(self, name), at_most=limit, allow_empty=True))
-        for name in ("energy_source", "accelerator", "node", "power_limiter"):
+        for name in ("energy_source", "second_energy_source", "accelerator", "node", "power_limiter"):
             put(self, name, text(name, getattr(self, name), allow_empty=True))
         for name, lowest in (("epochs", 0), ("attempts", 1), ("accelerator_count", 0), ("exit_code", -MAX_INTEGER)):
             if name != "exit_code" or self.exit_code is not None:
@@ -196,6 +207,7 @@ class TrialOutcome:
         for name in ("power_limit_found_w", "power_limit_w"):
             if getattr(self, name) is not None:
                 put(self, name, number(name, getattr(self, name), at_least=0, at_most=MAX_POWER_W))
+        put(self, "power_limits_found_w", _limits_w("power_limits_found_w", self.power_limits_found_w))
         if self.metric is not None:
             put(self, "metric", number("metric", self.metric))
         put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0, at_most=MAX_POWER_W))
@@ -206,12 +218,15 @@ class TrialOutcome:
         counts_as_cost = self.state in (TrialState.REACHED, TrialState.NOT_REACHED)
         if counts_as_cost or self.energy_j is not None:
             put(self, "energy_j", number("energy_j", self.energy_j, above=0, at_most=MAX_ENERGY_J))
+        if self.second_energy_j is not None:
+            second_j = number("second_energy_j", self.second_energy_j, at_least=0, at_most=MAX_ENERGY_J)
+            put(self, "second_energy_j", second_j)
         above = 0 if counts_as_cost else None
         put(self, "time_s", number("time_s", self.time_s, at_least=0, above=above, at_most=MAX_TIME_S))
 
     def to_json(self) -> str:
         """Return the outcome as a JSON object short enough for a KFP parameter."""
-        return json.dumps(dataclasses.asdict(self), allow_nan=False)
+        return json.dumps(field_values(self), allow_nan=False)
 
     @classmethod
     def from_json(cls, document: str) -> Self:
@@ -221,6 +236,15 @@ class TrialOutcome:
             InvalidValueError: If the text is no JSON object, a field is missing, unknown or out of its range.
         """
         return cls(**_parse_object("outcome", document, cls))
+
+
+def _limits_w(name: str, value: Any) -> dict[str, float]:
+    if not isinstance(value, Mapping) or len(value) > MAX_GPUS:
+        raise InvalidValueError(f"{name} must give the limit in W of at most {MAX_GPUS} GPUs by UUID, not {value!r}")
+    return {
+        text(f"GPU in {name}", uuid, at_most=80): number(f"{name}[{uuid!r}]", limit_w, above=0, at_most=MAX_POWER_W)
+        for uuid, limit_w in value.items()
+    }
 
 
 def _reported_state(value: Any) -> TrialState:
@@ -241,10 +265,14 @@ def _parse_object(name: str, document: str, cls: type[Any]) -> dict[str, Any]:
         raise InvalidValueError(f"{name} must be a JSON object, not {str(document)[:120]!r}")
     known = {field.name: field for field in dataclasses.fields(cls)}
     unknown = sorted(set(values) - set(known))
-    missing = sorted(key for key, field in known.items() if key not in values and field.default is dataclasses.MISSING)
+    missing = sorted(key for key, field in known.items() if key not in values and _is_required(field))
     if unknown or missing:
         raise InvalidValueError(f"{name} has unknown fields {unknown} and lacks {missing}")
     return values
+
+
+def _is_required(field: "dataclasses.Field[Any]") -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def finite_or_none(value: float) -> float | None:

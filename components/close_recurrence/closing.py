@@ -1,5 +1,7 @@
 """Close a recurrence and write down how it stands: what the exit handler does."""
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from kfp import dsl
@@ -9,13 +11,17 @@ from zeus_kfp.components.close_recurrence.markdown import render_markdown
 from zeus_kfp.components.close_recurrence.report_data import ReportData, scalar_metrics
 from zeus_kfp.components.winner import publish_winner
 from zeus_kfp.state_store import StateStore
-from zeus_kfp.zeus_core.errors import UnknownJobError, UnknownRecurrenceError
+from zeus_kfp.zeus_core.errors import UnknownJobError, UnknownRecurrenceError, ZeusError
+from zeus_kfp.zeus_core.power import repair_elsewhere
+from zeus_kfp.zeus_core.power.elsewhere import Left
 
 
 def close_and_report(
     job_id: str, run_id: str, *, report: dsl.HTML, summary: dsl.Markdown, metrics: dsl.Metrics, winner: dsl.Model
 ) -> None:
     """Close the recurrence of a run and write its report, also where the run was never granted one.
+
+    Before that, power limits that killed pods have left are put back, where the pods keep them in a shared folder.
 
     Args:
         job_id: Name of the job.
@@ -25,9 +31,13 @@ def close_and_report(
         metrics: Where the recurrence's figures go.
         winner: Where the winner's model is published, if there is one.
     """
+    left = repair_elsewhere()
+    for gpu in left:
+        print(gpu.line)
     with StateStore.from_environment() as store:
         if not _close(store, job_id, run_id):
             run_id = ""
+        _note_lost_pods(store, left)
         try:
             data = ReportData.from_store(store, job_id)
         except UnknownJobError as error:
@@ -50,6 +60,18 @@ def _close(store: StateStore, job_id: str, run_id: str) -> bool:
         return False
     print(f"recurrence {closed.number} of {job_id}: {closed.state} after {closed.trial_count} trials")
     return True
+
+
+def _note_lost_pods(store: StateStore, left: Iterable[Left]) -> None:
+    """Keep where a pod was that was killed before it could report, and which limits its GPUs had."""
+    for gpu in left:
+        if gpu.found is None or not gpu.found.trial:
+            continue
+        try:
+            job_id, run_id, slot = json.loads(gpu.found.trial)
+            store.note_lost_pod(job_id, run_id, slot, gpu.found.node, {gpu.uuid: gpu.found.found_w})
+        except (ValueError, TypeError, ZeusError) as error:
+            print(f"{gpu.uuid} can't be noted in the store: {error}")
 
 
 def _write_both(report: dsl.HTML, summary: dsl.Markdown, text: str) -> None:

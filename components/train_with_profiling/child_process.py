@@ -1,4 +1,7 @@
-"""The user's training process: a process group of its own, whose output is passed on and partly kept."""
+"""The user's training process: a process group of its own, whose output is passed on and partly kept.
+
+At its end nothing that it has started is left, in whatever group or session that runs.
+"""
 
 import contextlib
 import os
@@ -8,12 +11,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from zeus_kfp.components.train_with_profiling.kin import Kin
 from zeus_kfp.zeus_core.errors import EntryPointError
+from zeus_kfp.zeus_core.processes import TRIAL_VARIABLE
 
 KEPT_LINES = 200
 _LONGEST_LINE = 8192
 _DRAIN_S = 2.0
-"""How long to wait for output that a process outside the group may still hold open."""
+"""How long to wait for output that a process which can't be killed may still hold open."""
 
 
 class ChildProcess:
@@ -30,6 +35,7 @@ class ChildProcess:
         Raises:
             EntryPointError: If the program can't be started.
         """
+        self._kin = Kin(environ.get(TRIAL_VARIABLE, ""))
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -62,17 +68,22 @@ class ChildProcess:
         return self._ended.wait(max(timeout_s, 0.0))
 
     def stop(self, grace_s: float) -> None:
-        """Ask the whole group to end, and kill it after ``grace_s`` seconds."""
+        """Ask the whole group to end, and kill it after ``grace_s`` seconds with all that it has started."""
         self._signal(signal.SIGTERM)
         self.wait(grace_s)
-        self._signal(signal.SIGKILL)
-        self._ended.wait()
+        self._kill()
 
     def close(self) -> None:
-        """Kill whatever is left of the group, and take in the rest of its output."""
-        self._signal(signal.SIGKILL)
-        self._ended.wait()
+        """Kill whatever is left of it, and take in the rest of its output."""
+        self._kill()
         self._reader.join(_DRAIN_S)
+
+    def _kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        left = self._kin.kill(self._process.pid)
+        if left:
+            self._write(f"warning: processes {sorted(left)} of the training can't be killed, and may go on")
+        self._ended.wait()
 
     def _signal(self, number: int) -> None:
         # The group outlives its first process for as long as any member runs, so its id is not another's.

@@ -3,7 +3,9 @@
 import json
 from collections.abc import Mapping
 
-from zeus_kfp.zeus_core.training.assignment import TRIAL_VARIABLE, Assignment
+from zeus_kfp.zeus_core.power.note import TRIAL_KEY_VARIABLE
+from zeus_kfp.zeus_core.processes import TRIAL_VARIABLE
+from zeus_kfp.zeus_core.training.assignment import Assignment
 
 WITHHELD = ("ZEUS_KFP_STORE_URL",)
 """The user's code needs no way into the store."""
@@ -23,6 +25,7 @@ def child_environment(
     plan = assignment.plan
     told = {
         TRIAL_VARIABLE: assignment_path,
+        TRIAL_KEY_VARIABLE: json.dumps([plan.job_id, plan.run_id, plan.slot]),
         "ZEUS_KFP_BATCH_SIZE": str(plan.batch_size),
         "ZEUS_KFP_LEARNING_RATE_FACTOR": repr(plan.learning_rate_factor),
         "ZEUS_KFP_DATA_PATH": assignment.data_path,

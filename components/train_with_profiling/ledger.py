@@ -92,10 +92,19 @@ class Ledger:
         self.beat(NOTHING_SPENT)
 
     @property
-    def spent_earlier(self) -> Spent:
-        """What the earlier attempts took; unknown energy counts as none."""
-        energy_j = sum(attempt.energy_j or 0.0 for attempt in self.earlier)
-        return Spent(energy_j, sum(attempt.time_s for attempt in self.earlier))
+    def is_energy_known(self) -> bool:
+        """Whether the energy of every earlier attempt is known."""
+        return all(attempt.energy_j is not None for attempt in self.earlier)
+
+    def spent_earlier(self, rated_power_w: float) -> Spent:
+        """Return what the earlier attempts took.
+
+        Args:
+            rated_power_w: Power in W that stands in, as an estimate, for that of an attempt whose energy isn't known:
+                it was spent all the same.
+        """
+        energies_j = [rated_power_w * a.time_s if a.energy_j is None else a.energy_j for a in self.earlier]
+        return Spent(sum(energies_j), sum(attempt.time_s for attempt in self.earlier))
 
     @property
     def outcome(self) -> TrialOutcome | None:

@@ -1,6 +1,6 @@
 """What a trial took: as its own process tells, or as seen from outside."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from zeus_kfp.zeus_core.meters import Meter
@@ -39,7 +39,7 @@ class Measured:
         """
         if seen.energy_j:
             return cls._of(seen.energy_j, seen.time_s, meter.name, meter.estimated, meter)
-        rated_j = max(meter.max_power_w, DEFAULT_CORE_POWER_W) * seen.time_s
+        rated_j = rated_power_w(meter) * seen.time_s
         return cls._of(rated_j or None, seen.time_s, "rated power", True, meter)
 
     @classmethod
@@ -62,6 +62,24 @@ class Measured:
             told.accelerator_count,
         )
 
+    def with_earlier(self, earlier: Spent, *, is_known: bool) -> Self:
+        """Return what all attempts took.
+
+        Args:
+            earlier: What those before this one took.
+            is_known: Whether their energy was measured; if not, rated power stands in for some of it.
+        """
+        energy_j = None if self.energy_j is None or earlier.energy_j is None else self.energy_j + earlier.energy_j
+        total = replace(self, energy_j=energy_j, time_s=self.time_s + earlier.time_s)
+        if is_known:
+            return total
+        return replace(total, energy_source=f"{self.energy_source} and rated power", energy_estimated=True)
+
     @classmethod
     def _of(cls, energy_j: float | None, time_s: float, source: str, estimated: bool, meter: Meter) -> Self:
         return cls(energy_j, time_s, source, estimated, meter.max_power_w, meter.accelerator, meter.accelerator_count)
+
+
+def rated_power_w(meter: Meter) -> float:
+    """Return the power in W that stands in where nothing was measured, for an estimate."""
+    return max(meter.max_power_w, DEFAULT_CORE_POWER_W)

@@ -8,30 +8,33 @@ from pathlib import Path
 
 from zeus_kfp.components.train_with_profiling.judging import Evidence, Verdict
 from zeus_kfp.components.train_with_profiling.measuring import Measured
-from zeus_kfp.zeus_core.training.instrument import Spent
-from zeus_kfp.zeus_core.trial import MAX_OUTCOME_CHARACTERS, TrialOutcome, TrialState
-
-NODE_VARIABLE = "ZEUS_KFP_NODE"
-"""Environment variable that holds the name of the pod's node; the pipeline sets it."""
+from zeus_kfp.zeus_core.power.note import NODE_VARIABLE
+from zeus_kfp.zeus_core.trial import MAX_GPUS, MAX_OUTCOME_CHARACTERS, TrialOutcome, TrialState
 
 _MOST_ERROR_CHARACTERS = 4000
 _MOST_REASON_CHARACTERS = 1000
 
 
 def outcome_of(
-    verdict: Verdict, evidence: Evidence, measured: Measured, earlier: Spent, *, attempts: int, model_uri: str
+    verdict: Verdict,
+    evidence: Evidence,
+    measured: Measured,
+    *,
+    limits_found_w: Mapping[str, float],
+    attempts: int,
+    model_uri: str,
 ) -> TrialOutcome:
     """Return a trial's outcome.
 
     Args:
         verdict: How it ended.
         evidence: What its process left behind.
-        measured: What this attempt took.
-        earlier: What earlier attempts took.
+        measured: What all attempts took.
+        limits_found_w: Power limit in W of each GPU before training, by UUID.
         attempts: How many attempts there were, this one included.
         model_uri: Where the model lies; "" if none was saved.
     """
-    energy_j, told = measured.energy_j, evidence.summary
+    told = evidence.summary
     reason = verdict.reason
     if verdict.state is TrialState.REACHED and not model_uri:
         reason += "; no model was saved: use trial.save_model(model), or write to trial.model_path"
@@ -40,16 +43,19 @@ def outcome_of(
         reason=printable(reason)[:_MOST_REASON_CHARACTERS],
         epochs=evidence.epochs,
         metric=evidence.metric,
-        energy_j=None if energy_j is None else energy_j + (earlier.energy_j or 0.0),
-        time_s=measured.time_s + earlier.time_s,
+        energy_j=measured.energy_j,
+        time_s=measured.time_s,
         energy_source=measured.energy_source,
         energy_estimated=measured.energy_estimated,
+        second_energy_j=None if told is None else told.second_energy_j,
+        second_energy_source="" if told is None else told.second_energy_source,
         max_power_w=measured.max_power_w,
         accelerator=printable(measured.accelerator),
         accelerator_count=measured.accelerator_count,
         node=node_name(),
         power_limiter="" if told is None else told.power_limiter,
         power_limit_found_w=None if told is None else told.power_limit_found_w,
+        power_limits_found_w=dict(list(limits_found_w.items())[:MAX_GPUS]),
         power_limit_w=None if told is None else told.power_limit_w,
         attempts=attempts,
         model_uri=model_uri,

@@ -22,11 +22,13 @@ from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
 from zeus_kfp.components.train_with_profiling.judging import Evidence, judge
 from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
 from zeus_kfp.components.train_with_profiling.limits import Limits
-from zeus_kfp.components.train_with_profiling.measuring import Measured
+from zeus_kfp.components.train_with_profiling.limits_found import left_changed, with_limits_folder
+from zeus_kfp.components.train_with_profiling.measuring import Measured, rated_power_w
 from zeus_kfp.components.train_with_profiling.outcome import data_missing, has_model, outcome_of
-from zeus_kfp.components.train_with_profiling.watch import Ended, Watch
+from zeus_kfp.components.train_with_profiling.watch import REPAIR_PATIENCE_S, Ended, Watch
 from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
 from zeus_kfp.zeus_core.meters import Meter, open_meter
+from zeus_kfp.zeus_core.power import repair_limits, standing_limits_w
 from zeus_kfp.zeus_core.profile import write_profiles
 from zeus_kfp.zeus_core.training.assignment import Assignment, check_arguments
 from zeus_kfp.zeus_core.training.instrument import Instrument, Spent
@@ -79,6 +81,7 @@ def supervise(
         InvalidValueError: If an argument is nothing that JSON can hold.
     """
     check_arguments(arguments)
+    environ = with_limits_folder(environ, checkpoint_dir)
     with tempfile.TemporaryDirectory(prefix="zeus-kfp-") as folder:
         scratch = Path(folder)
         command = resolve(entry_point, entry_source, scratch, environ)
@@ -91,20 +94,21 @@ def supervise(
         finished = ledger.outcome
         if finished is not None and (not finished.model_uri or has_model(model_path)):
             return _told_again(finished, paths)
-        assignment = Assignment(
-            plan=plan,
-            data_path=data_path,
-            model_path=model_path,
-            checkpoint_dir=str(_checkpoint_folder(ledger, scratch)),
-            history_path=str(paths.told_history),
-            summary_path=str(paths.summary),
-            arguments=arguments,
-            earlier_energy_j=ledger.spent_earlier.energy_j or 0.0,
-            earlier_time_s=ledger.spent_earlier.time_s,
-        )
-        paths.assignment.write_text(assignment.to_json(), encoding="utf-8")
-        run = _Run(assignment, paths, ledger, model_uri)
         with closing(meter or open_meter(environ)) as opened:
+            earlier = ledger.spent_earlier(rated_power_w(opened))
+            assignment = Assignment(
+                plan=plan,
+                data_path=data_path,
+                model_path=model_path,
+                checkpoint_dir=str(_checkpoint_folder(ledger, scratch)),
+                history_path=str(paths.told_history),
+                summary_path=str(paths.summary),
+                arguments=arguments,
+                earlier_energy_j=earlier.energy_j or 0.0,
+                earlier_time_s=earlier.time_s,
+            )
+            paths.assignment.write_text(assignment.to_json(), encoding="utf-8")
+            run = _Run(assignment, paths, ledger, model_uri, earlier)
             return run.outcome(command, environ, Instrument(opened, clock, _nothing), grace_s)
 
 
@@ -149,6 +153,8 @@ class _Run:
     paths: _Paths
     ledger: Ledger
     model_uri: str
+    earlier: Spent
+    """What earlier attempts took."""
 
     def outcome(
         self, command: Command, environ: Mapping[str, str], instrument: Instrument, grace_s: float
@@ -159,19 +165,31 @@ class _Run:
         plan, meter, follower = self.assignment.plan, instrument.meter, self._follower()
         _say(start_line(plan, meter.name, meter.estimated, meter.accelerator))
         cap_s = max(plan.max_trial_time_s - self.assignment.earlier_time_s, 0.0)
+        # What a pod before this one left behind on the machine is put right whether or not this trial sets limits.
+        repair_limits(variables, patience_s=REPAIR_PATIENCE_S)
+        limits_found_w = standing_limits_w(variables)
         try:
-            limits = Limits(plan, Spending(plan, meter.max_power_w, self.ledger.spent_earlier))
+            limits = Limits(plan, Spending(plan, meter.max_power_w, self.earlier))
             watch = Watch(plan, instrument, follower, self.ledger, limits, _say)
             ended = watch.run(command.argv, variables, cap_s=cap_s, grace_s=grace_s)
             summary = self._summary()
         except EntryPointError:
             self._undo()
             raise
-        outcome = self._judged(ended, summary, follower, meter)
+        for line in left_changed(limits_found_w, standing_limits_w(variables)):
+            _say(line)
+        outcome = self._judged(ended, summary, follower, meter, limits_found_w)
         _say(f"trial {plan.number}: {outcome.state.value}: {outcome.reason}")
         return outcome
 
-    def _judged(self, ended: Ended, summary: Summary | None, follower: HistoryFollower, meter: Meter) -> TrialOutcome:
+    def _judged(
+        self,
+        ended: Ended,
+        summary: Summary | None,
+        follower: HistoryFollower,
+        meter: Meter,
+        limits_found_w: Mapping[str, float],
+    ) -> TrialOutcome:
         plan, records = self.assignment.plan, follower.records
         evidence = Evidence(
             exit_code=ended.exit_code,
@@ -189,8 +207,8 @@ class _Run:
         outcome = outcome_of(
             verdict,
             evidence,
-            measured,
-            self.ledger.spent_earlier,
+            measured.with_earlier(self.earlier, is_known=self.ledger.is_energy_known),
+            limits_found_w=limits_found_w,
             attempts=len(self.ledger.earlier) + 1,
             model_uri=self.model_uri if evidence.has_model else "",
         )

@@ -69,6 +69,7 @@ def _show(plan: TrialPlan, outcome: TrialOutcome, model: dsl.Model, metrics: dsl
         "epochs": outcome.epochs,
         "metric": outcome.metric,
         "energy_j": outcome.energy_j,
+        "second_energy_j": outcome.second_energy_j,
         "time_s": outcome.time_s,
     }
     for name, value in figures.items():

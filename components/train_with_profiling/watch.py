@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from zeus_kfp.components.train_with_profiling.child_process import ChildProcess
 from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
+from zeus_kfp.components.train_with_profiling.kin import taking_in_orphans
 from zeus_kfp.components.train_with_profiling.ledger import Ledger
 from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.components.train_with_profiling.termination import Terminated, terminated_by_signal
@@ -18,6 +19,9 @@ POLL_INTERVAL_S = 0.25
 HEARTBEAT_INTERVAL_S = 5.0
 TERMINATION_GRACE_S = 1.0
 """How long the training process may take to end when the supervisor itself is asked to."""
+
+REPAIR_PATIENCE_S = 1.0
+"""How long a repair waits for what holds a limit although nothing of the training before should be left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Watch:
         Raises:
             EntryPointError: If it can't be started.
         """
-        with terminated_by_signal():
+        with terminated_by_signal(), taking_in_orphans():
             child = ChildProcess(argv, environ, self._say)
             try:
                 stopped = self._follow(child, cap_s)
@@ -95,7 +99,7 @@ class Watch:
             finally:
                 child.close()
                 # It has put back the power limits that it changed, unless it was killed.
-                repair_limits(environ)
+                repair_limits(environ, patience_s=REPAIR_PATIENCE_S)
         self._report(self._follower.read_new(final=True))
         seen = self._start.until(self._instrument.read())
         assert child.exit_code is not None

@@ -3,6 +3,8 @@
  * A name with _<i> at its end, such as FAKE_NVML_LIMIT_MW_1, describes GPU i alone.
  *
  *   FAKE_NVML_GPUS          how many GPUs; unset: the driver is not loaded
+ *   FAKE_NVML_INIT          NVML's number of the error that opening it gives
+ *   FAKE_NVML_LOST          "yes": the GPU has fallen off the bus
  *   FAKE_NVML_NAME          model (default: Fake GPU)
  *   FAKE_NVML_ENERGY        "unsupported": no energy counter
  *   FAKE_NVML_POWER         "unsupported": the power can't be read
@@ -12,6 +14,8 @@
  *   FAKE_NVML_MIG           "on": divided into parts
  *   FAKE_NVML_PROCESS       a process that computes on it
  *   FAKE_NVML_NOT_READY     how many calls about power limits answer "not ready" before the first real answer
+ *   FAKE_NVML_KILL_AT       moment (from 1) at which the process is killed: before a call about power limits, or after
+ *                           one has been set
  *   FAKE_NVML_FAIL_AT       reading of the energy counter (from 1) that fails once
  *   FAKE_NVML_RESET_AT      reading of the energy counter (from 1) at which it restarts at 0
  *   FAKE_NVML_LOWEST_MW, FAKE_NVML_HIGHEST_MW, FAKE_NVML_DEFAULT_MW, FAKE_NVML_LIMIT_MW
@@ -31,6 +35,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +173,7 @@ API int fake_nvml_set_count(int index) {
 
 API int nvmlInitWithFlags(unsigned flags) {
     (void)flags;
+    if (getenv("FAKE_NVML_INIT")) return atoi(getenv("FAKE_NVML_INIT"));
     if (count() < 0) return NOT_LOADED;
     open_state();
     if (users++ > 0) return SUCCESS;
@@ -203,7 +209,7 @@ API int nvmlDeviceGetCount_v2(unsigned *result) {
 API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **device) {
     if ((int)index >= count()) return INVALID_ARGUMENT;
     *device = &devices[index];
-    return SUCCESS;
+    return says("FAKE_NVML_LOST", (int)index, "yes") ? GPU_IS_LOST : SUCCESS;
 }
 
 API int nvmlDeviceGetHandleByUUID(const char *uuid, Device **device) {
@@ -279,7 +285,13 @@ API int nvmlDeviceGetUtilizationRates(Device *device, unsigned rates[2]) {
     return text("FAKE_NVML_UTILISATION", device->index) ? SUCCESS : NOT_SUPPORTED;
 }
 
+static void moment(void) {
+    static int moments = 0;
+    if (getenv("FAKE_NVML_KILL_AT") && ++moments == atoi(getenv("FAKE_NVML_KILL_AT"))) kill(getpid(), SIGKILL);
+}
+
 static int about_limits(Device *device) {
+    moment();
     if (device->not_ready++ < number("FAKE_NVML_NOT_READY", device->index, 0)) return NOT_READY;
     return says("FAKE_NVML_LIMITS", device->index, "unsupported") ? NOT_SUPPORTED : SUCCESS;
 }
@@ -313,5 +325,6 @@ API int nvmlDeviceSetPowerManagementLimit(Device *device, unsigned asked_mw) {
     state->limit_mw[index] = (int)asked_mw;
     state->set_count[index]++;
     unlock();
+    moment();
     return SUCCESS;
 }

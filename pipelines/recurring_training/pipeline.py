@@ -29,7 +29,6 @@ from zeus_kfp.components.select_winner import select_winner
 from zeus_kfp.components.stage_turn import stage_turn
 from zeus_kfp.components.suggest_batch_size import suggest_batch_size
 from zeus_kfp.components.train_with_profiling import train_with_profiling
-from zeus_kfp.components.train_with_profiling.outcome import NODE_VARIABLE
 from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of
 from zeus_kfp.pipelines.recurring_training.parameters import (
     TRIAL_PARAMETERS,
@@ -38,7 +37,9 @@ from zeus_kfp.pipelines.recurring_training.parameters import (
     with_pipeline_parameters,
     with_trial_parameters,
 )
+from zeus_kfp.pipelines.recurring_training.power_access import PowerAccess
 from zeus_kfp.pipelines.recurring_training.stages import Stage, checked_stages
+from zeus_kfp.zeus_core.power.note import NODE_VARIABLE
 
 RUN_ID = dsl.PIPELINE_JOB_ID_PLACEHOLDER
 STORE_SECRET = "zeus-kfp-store"
@@ -60,6 +61,8 @@ def recurring_training(
     downstream: Callable[[Any], object] | None = None,
     stages: Mapping[str, Stage | Callable[..., object]] | None = None,
     store_secret: str = STORE_SECRET,
+    limits_claim: str = "",
+    zeusd_port: int = 0,
     **defaults: Any,
 ) -> Any:
     """Build the recurring-training pipeline.
@@ -76,6 +79,9 @@ def recurring_training(
         stages: The same by name, each with how often it runs: {"deploy": Stage(deploy, every=3)}; what is no Stage
             runs in each recurrence.
         store_secret: Kubernetes secret whose key "url" holds the store's URL.
+        limits_claim: Volume claim, mounted by training tasks and by the exit handler, where the power limits found are
+            kept, so that the exit handler and the next trial on a node repair what a killed pod left; "" for none.
+        zeusd_port: TCP port of a zeusd on every GPU node, which sets power limits for the node's pods; 0 for none.
         **defaults: Defaults for the pipeline's parameters, such as job_id or batch_sizes.
 
     Returns:
@@ -89,7 +95,8 @@ def recurring_training(
     check_parameters(defaults)
     entries = entry_of(train, "trial"), entry_of(preprocess, "output_path")
     after = checked_stages(stages)
-    shape = _Shape(*entries, configure_train, configure_task, downstream, after, store_secret)
+    power = PowerAccess(limits_claim, zeusd_port)
+    shape = _Shape(*entries, configure_train, configure_task, downstream, after, store_secret, power)
     given = {
         "train_entry_point": shape.train.entry_point,
         "preprocess_entry_point": shape.preprocess.entry_point,
@@ -110,6 +117,7 @@ class _Shape:
         downstream: Callable[[Any], object] | None,
         stages: Mapping[str, Stage],
         store_secret: str,
+        power: PowerAccess,
     ) -> None:
         self.train = train
         self.preprocess = preprocess
@@ -118,6 +126,7 @@ class _Shape:
         self._downstream = downstream
         self._stages = stages
         self._store_secret = store_secret
+        self._power = power
         # KFP traces a pipeline where it is declared, and refuses to do so while another is being traced.
         first_trial = with_trial_parameters(self._first_trial, returns=List[int])
         retries = with_trial_parameters(self._retries, returns=inspect.Signature.empty)
@@ -128,7 +137,7 @@ class _Shape:
         """Trace the whole DAG."""
         job = {"job_id": p["job_id"], "run_id": RUN_ID}
         knobs = {name: p[name] for name in knob_names() if name != "job_id"}
-        with dsl.ExitHandler(self._on_store(close_recurrence(**job)), name="recurrence"):
+        with dsl.ExitHandler(self._power.remember(self._on_store(close_recurrence(**job))), name="recurrence"):
             opened = self._on_store(open_recurrence(**job, **knobs))
             with dsl.If(opened.outputs["Output"] > 0, name="granted"):
                 data = self._preprocess(p, opened.outputs["data_epoch"])
@@ -177,6 +186,7 @@ class _Shape:
         # A limit that a killed pod left behind is the node's, not the pod's.
         kubernetes.use_field_path_as_env(trained, env_name=NODE_VARIABLE, field_path="spec.nodeName")
         trained.set_cpu_limit(p["train_cpu_limit"]).set_memory_limit(p["train_memory_limit"])
+        self._power.give(trained)
         if self._configure_train:
             self._configure_train(trained)
         self._uncached(trained)

@@ -158,9 +158,19 @@ def test_the_energy_of_every_earlier_attempt_is_added(train, tmp_path):
     leave(tmp_path, 1000.0, 20.0, "one")
     leave(tmp_path, None, 5.0, "two")
     outcome = train(SAVING)
-    assert outcome.attempts == 3
-    assert 1000 < outcome.energy_j < 1100
+    assert (outcome.attempts, outcome.energy_estimated) == (3, True)
+    # The second one's energy isn't known: its rated power over 5 s stands in, and is said to.
+    rated_w = outcome.max_power_w
+    assert 1000 + 5 * rated_w < outcome.energy_j < 1100 + 5 * rated_w
+    assert outcome.energy_source == "estimate and rated power"
     assert 25 < outcome.time_s < 35
+
+
+def test_an_attempt_of_unknown_energy_counts_for_the_early_stop(train, tmp_path):
+    leave(tmp_path, None, 90.0)
+    # At least 5 W are taken for the rated power of a processor, so at least 450 J were spent.
+    outcome = train(SAVING.replace("metric(1)", "metric(0)"), plan=dataclasses.replace(PLAN, cost_threshold=400.0))
+    assert (outcome.epochs, outcome.reason.startswith("early stop")) == (1, True)
 
 
 def test_the_same_pod_that_begins_again_is_another_attempt(train, tmp_path):

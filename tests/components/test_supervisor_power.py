@@ -9,9 +9,10 @@ import textwrap
 
 import pytest
 
+from tests.fake_zeusd import Shown, TcpDaemon, running
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.zeus_core.profile import read_profiles
-from zeus_kfp.zeus_core.trial import Purpose, TrialPlan, TrialState
+from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
 
 PLAN = TrialPlan(
     job_id="digits",
@@ -109,6 +110,7 @@ def test_a_trial_that_outlives_its_time_is_repaired_too(fake_gpus, train):
 
 SUPERVISOR = """
 import sys
+from tests.fake_zeusd import Shown, TcpDaemon, running
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.zeus_core.trial import TrialPlan
 folder, plan = sys.argv[1:]
@@ -138,6 +140,41 @@ def test_the_profile_is_an_artifact(fake_gpus, train, tmp_path):
     assert [row.average_power_w for row in rows] == pytest.approx([row.power_limit_w for row in rows], rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("code", "state"), [("pass", TrialState.REACHED), ("os.kill(os.getpid(), signal.SIGKILL)", TrialState.OOM)]
+)
+def test_the_outcome_tells_node_and_limits_found_of_each_gpu(fake_gpus, train, monkeypatch, code, state):
+    monkeypatch.setenv("ZEUS_KFP_NODE", "node-7")
+    fake_gpus.set(GPUS="2", LIMIT_MW_1="240000")
+    outcome = train(code)
+    assert (outcome.state, outcome.node) == (state, "node-7")
+    assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250, "GPU-11345678-fake": 240}
+    assert TrialOutcome.from_json(outcome.to_json()) == outcome
+    assert fake_gpus.limits_w() == [250, 240]
+
+
+def test_what_a_trial_found_is_what_stood_after_the_repair_before_it(fake_gpus, train):
+    script = "from zeus_kfp.zeus_core.power import open_limiter as o; import os; o().set(120); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", script], env=fake_gpus.environ)
+    assert fake_gpus.limits_w() == [120]
+    outcome = train("os._exit(0)", step=0)
+    assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250}
+
+
+def test_a_limit_that_is_left_changed_is_said(fake_gpus, train, capfd):
+    # Someone else sets another limit as soon as training has put back what it found.
+    someone = "import pynvml as n; n.nvmlDeviceSetPowerManagementLimit(n.nvmlDeviceGetHandleByIndex(0), 220000)"
+    train(f"import atexit; atexit.register(exec, {someone!r}, dict()); import pynvml; pynvml.nvmlInit()", step=399)
+    assert "GPU-00345678-fake on " in (said := capfd.readouterr().out)
+    assert "had a power limit of 250 W before this trial, and has 220 W after it" in said
+
+
+def test_both_meters_energies_are_in_the_outcome(train):
+    outcome = train("pass")
+    assert (outcome.energy_source, outcome.second_energy_source) == ("nvml", "nvml-polling")
+    assert outcome.second_energy_j is not None
+
+
 def test_a_pod_that_is_killed_whole_is_repaired_by_the_next_trial(fake_gpus, train, tmp_path):
     script = "from zeus_kfp.zeus_core.power import open_limiter as o; import os; o().set(120); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", script], env=fake_gpus.environ).returncode == -signal.SIGKILL
@@ -145,3 +182,58 @@ def test_a_pod_that_is_killed_whole_is_repaired_by_the_next_trial(fake_gpus, tra
     assert train("pass").state is TrialState.REACHED
     assert fake_gpus.limits_w() == [250]
     assert os.listdir(tmp_path / "limits")
+
+
+def test_limits_found_outlive_the_pod_beside_its_checkpoints(fake_gpus, train, tmp_path, monkeypatch):
+    monkeypatch.delenv("ZEUS_KFP_LIMITS_FOLDER")
+    volume = tmp_path / "volume"
+    kill_all = "os.kill(os.getppid(), signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)"
+    (tmp_path / "user.py").write_text(TRAINING.replace("{code}", kill_all).replace("STEP", "120"))
+    script = SUPERVISOR.replace("arguments={}", f"arguments={{}}, checkpoint_dir={str(volume)!r}")
+    environ = fake_gpus.environ | {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path), PLAN.to_json()], env=environ)
+    assert done.returncode == -signal.SIGKILL
+    assert fake_gpus.limits_w() != [250]
+    outcome = train("pass", checkpoint_dir=str(volume))
+    assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250}
+    assert fake_gpus.limits_w() == [250]
+
+
+@pytest.fixture
+def zeusd(fake_gpus, monkeypatch):
+    """A daemon at a TCP port that may set limits, in a pod that may not; it numbers the pod's GPU 4."""
+    fake_gpus.set(SET="denied")
+    server = TcpDaemon(("127.0.0.1", 0), fake_gpus, {3: Shown(energy_mj=1), 4: Shown(0)})
+    monkeypatch.setenv("ZEUSD_HOST_PORT", f"127.0.0.1:{server.server_address[1]}")
+    with running(server):
+        yield server
+
+
+def test_a_pod_profiles_through_zeusd_and_leaves_what_it_found(fake_gpus, zeusd, train, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZEUS_KFP_POWER_OBJECTIVE", "energy")
+    outcome = train("pass")
+    assert (outcome.state, outcome.power_limiter) == (TrialState.REACHED, "zeusd")
+    rows = read_profiles(tmp_path / "out" / "profile.json")
+    assert [row.power_limit_w for row in rows] == [250, 225, 200, 175, 150, 125, 100]
+    assert [row.average_power_w for row in rows] == pytest.approx([row.power_limit_w for row in rows], rel=1e-3)
+    # P / R with R ~ cbrt(P - 80) is least at 120 W.
+    assert outcome.power_limit_w == 125
+    asked = [(query["gpu_ids"], int(query["power_limit_mw"]) / 1000) for _, query in zeusd.asked]
+    # First what is found is set to itself; at the end the one chosen, and then what was found.
+    assert asked[0] == ("4", 250)
+    assert asked[-2:] == [("4", outcome.power_limit_w), ("4", 250)]
+    assert fake_gpus.limits_w() == [250]
+
+
+def test_a_pod_whose_training_is_killed_is_repaired_through_zeusd(fake_gpus, zeusd, train):
+    assert train("os.kill(os.getpid(), signal.SIGKILL)").state is TrialState.OOM
+    assert {query["gpu_ids"] for _, query in zeusd.asked} == {"4"}
+    assert fake_gpus.set_count() > 1
+    assert fake_gpus.limits_w() == [250]
+
+
+def test_a_zeusd_that_refuses_leaves_a_trial_that_observes(fake_gpus, zeusd, train):
+    zeusd.refuses = "read only"
+    outcome = train("pass")
+    assert (outcome.state, outcome.power_limiter, outcome.power_limit_w) == (TrialState.REACHED, "observe only", None)
+    assert fake_gpus.limits_w() == [250]

@@ -50,6 +50,9 @@ EVERYTHING = built(DEPLOY / "example")
 PODS = [r for r in EVERYTHING if pod(r)]
 
 
+LIMITS = built(DEPLOY / "base" / "limits")
+
+
 def of_kind(kind):
     (found,) = [r for r in EVERYTHING if r["kind"] == kind]
     return found
@@ -71,7 +74,7 @@ def test_the_example_holds_everything_once():
         "StatefulSet-zeus-kfp-postgres",
     ]
     files = {p for p in DEPLOY.rglob("*.yaml") if p.name != "kustomization.yaml"}
-    assert len(files) == len(kinds), "a manifest that no kustomization names"
+    assert len(files) == len(kinds) + len(LIMITS), "a manifest that no kustomization names"
 
 
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
@@ -203,3 +206,10 @@ def test_the_image_is_built_of_every_folder_of_the_library():
 def test_both_variants_have_their_stages(variant):
     stages = {value.split(" AS ")[1] for word, value in containerfile() if word == "FROM" and " AS " in value}
     assert {f"build-{variant}", f"runtime-{variant}"} <= stages
+
+
+def test_the_claim_for_limits_is_one_that_pods_of_several_nodes_can_share():
+    [claim] = LIMITS
+    kubernetes_validate.validate(claim, "1.31", strict=True)
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert f'limits_claim="{claim["metadata"]["name"]}"' in (ROOT / "docs" / "power.md").read_text()

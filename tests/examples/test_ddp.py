@@ -3,14 +3,19 @@
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.training import Trial
+from zeus_kfp.zeus_core.training.fleet import Hardware, joined, parted
 from zeus_kfp.zeus_core.training.group import SoleProcess, open_group, own_gpus
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.summary import Ending, Summary
@@ -50,6 +55,7 @@ with open(sys.argv[1] + f"/rank{rank}.json", "w") as file:
 REDUCE = """
 import json, math, sys
 from torch import distributed
+from zeus_kfp.zeus_core.training.fleet import Hardware, joined, parted
 from zeus_kfp.zeus_core.training.group import open_group
 from zeus_kfp.zeus_core.training.instrument import Spent
 distributed.init_process_group("gloo")
@@ -73,6 +79,35 @@ for epoch in trial.epochs():
     trial.report_metric(0.5)
     if distributed.get_rank() == 0:
         raise RuntimeError("a bug of the user's")
+"""
+
+
+NODES = """
+import ctypes, json, os, sys
+own = os.environ.get("OWN_GPUS", "").split()
+if own:
+    os.environ["CUDA_VISIBLE_DEVICES"] = own[int(os.environ["LOCAL_RANK"])]
+from torch import distributed
+from zeus_kfp.zeus_core.training import Trial
+
+distributed.init_process_group("gloo")
+rank = distributed.get_rank()
+fake = ctypes.CDLL("libnvidia-ml.so.1")
+fake.fake_nvml_work.argtypes, fake.fake_nvml_work.restype = [ctypes.c_double], ctypes.c_double
+trial = Trial.from_environment()
+trial._instrument._clock = lambda: fake.fake_nvml_work(0.0)
+for epoch in trial.epochs():
+    for _ in trial.train(range(400)):
+        distributed.barrier()
+        if rank == 0:
+            fake.fake_nvml_work(0.1)
+        distributed.barrier()
+    for _ in trial.eval(range(2 if rank == 0 else 0)):
+        fake.fake_nvml_work(1.0)
+    trial.report_metric(0.0)
+    if epoch == 1:
+        break
+trial.close()
 """
 
 
@@ -134,6 +169,141 @@ def test_all_processes_follow_the_leaders_limit_at_the_same_step(fake_gpus, assi
     assert told.accelerator_count == 2
     seconds = sum(0.1 * (200 / (limit - 80)) ** (1 / 3) for limit in limits + [125] * 850)
     assert told.time_s == pytest.approx(seconds, rel=1e-3)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run_nodes(script, environs, processes):
+    """Run a script on nodes of so many processes each, and return how each node ended."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={len(environs)}"]
+    torchrun += [f"--nproc_per_node={processes}", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
+    nodes = [
+        subprocess.Popen(
+            [*torchrun, f"--node_rank={rank}", "--no-python", sys.executable, "-c", script],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, environ in enumerate(environs)
+    ]
+    return [(*node.communicate(timeout=200), node.returncode) for node in nodes]
+
+
+@pytest.mark.parametrize(
+    ("visible", "own", "processes", "gpus"),
+    [
+        (["2", "2"], "", 1, [2]),
+        (["0,1,2"], "2 0", 2, [2, 0]),
+        (["0,1", "2"], "", 2, [0, 1, 2]),
+    ],
+    ids=["one GPU seen by two nodes", "each its own", "a node of two GPUs and one of one that is shared"],
+)
+def test_every_gpu_of_every_process_counts_once(fake_gpus, assignment, tmp_path, visible, own, processes, gpus):
+    fake_gpus.set(GPUS="3")
+    usual = fake_gpus.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json"), "OWN_GPUS": own}
+    ended = run_nodes(NODES, [usual | {"CUDA_VISIBLE_DEVICES": value} for value in visible], processes)
+    assert [code for _, _, code in ended] == [0] * len(visible), ended
+    told = Summary.read(tmp_path / "summary.json")
+    count = len(gpus)
+    assert (told.accelerator, told.accelerator_count, told.max_power_w) == ("Fake GPU", count, 300.0 * count)
+    train = [row for row in told.profiles if row.phase == "train"]
+    assert [row.power_limit_w for row in train] == [250, 225, 200, 175, 150, 125, 100]
+    assert [row.average_power_w for row in train] == pytest.approx(
+        [count * row.power_limit_w for row in train], rel=0.01
+    )
+    slowdown = (200 / 170) ** (1 / 3)
+    samples = 64 // (processes * len(visible)) * processes * len(visible)
+    assert train[0].throughput_samples_per_s == pytest.approx(samples / 0.1 / slowdown, rel=0.01)
+    assert {row.accelerator_count for row in train} == {count}
+    # Evaluation ran in the first process alone, whose samples are not everyone's.
+    evals = [row for row in told.profiles if row.phase == "eval"]
+    local = 64 // (processes * len(visible))
+    # The work is GPU 0's, which is limited only where it is among them.
+    alone = [local / (200 / ((row.power_limit_w if 0 in gpus else 250) - 80)) ** (1 / 3) for row in evals]
+    assert [row.throughput_samples_per_s for row in evals] == pytest.approx(alone, rel=0.01)
+    assert evals
+    seconds = sum(5 * (200 / (row.power_limit_w - 80)) ** (1 / 3) for row in train)
+    assert told.energy_j > count * 100 * seconds
+    # What was set was set on these GPUs alone, and is put back.
+    assert [fake_gpus.set_count(index) > 5 for index in range(3)] == [index in gpus for index in range(3)]
+    assert fake_gpus.limits_w() == [250, 250, 250]
+
+
+def test_gpus_of_different_models_on_different_nodes_are_refused_by_name(fake_gpus, assignment, tmp_path):
+    fake_gpus.set(GPUS="2", NAME_1="Other GPU")
+    usual = fake_gpus.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json"), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    ended = run_nodes(NODES, [usual | {"CUDA_VISIBLE_DEVICES": value} for value in "01"], 1)
+    assert all(code for _, _, code in ended)
+    assert "process 0: 1 x Fake GPU, process 1: 1 x Other GPU" in ended[0][1] + ended[1][1]
+    assert fake_gpus.limits_w() == [250, 250]
+
+
+def test_without_gpus_the_estimate_is_of_all_processes_and_of_the_machine_once(assignment, tmp_path):
+    busy = """
+import time
+from torch import distributed
+from zeus_kfp.zeus_core.training import Trial
+distributed.init_process_group("gloo")
+trial = Trial.from_environment()
+for epoch in trial.epochs():
+    start = time.process_time()
+    while time.process_time() - start < 0.5:
+        pass
+    trial.report_metric(1.0)
+"""
+    environ = os.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json"), "CUDA_VISIBLE_DEVICES": ""}
+    torchrun(["--no-python", sys.executable, "-c", busy], environ)
+    told = Summary.read(tmp_path / "summary.json")
+    assert (told.energy_source, told.accelerator_count) == ("estimate", len(os.sched_getaffinity(0)))
+    # Two processes, each for half a second, at 10 W.
+    assert told.energy_j >= 10
+    assert told.max_power_w == 10 * told.accelerator_count
+
+
+@pytest.mark.parametrize(
+    ("claims", "parts"),
+    [
+        ([("a", "b"), ("a",), ("b",)], [("a", "b"), (), ()]),
+        ([("a",), ("b",)], [("a",), ("b",)]),
+        ([("a",), ("a", "b"), ("b", "c", "c")], [("a",), ("b",), ("c",)]),
+        ([(), ("a",)], [(), ("a",)]),
+        ([], []),
+    ],
+)
+def test_what_several_claim_is_the_first_ones(claims, parts):
+    assert parted(claims) == parts
+
+
+GPU = Hardware("GPU", 2, 600.0, 250.0)
+CPU = Hardware("Xeon", 8, 80.0, None)
+
+
+@pytest.mark.parametrize(
+    ("shares", "all_of_it"),
+    [
+        ([("a", GPU)], GPU),
+        ([("a", GPU), ("b", GPU)], Hardware("GPU", 4, 1200.0, 250.0)),
+        ([("a", GPU), ("b", replace(GPU, power_limit_w=200.0))], Hardware("GPU", 4, 1200.0, None)),
+        ([("a", GPU), ("b", replace(GPU, max_power_w=0.0))], Hardware("GPU", 4, 0.0, 250.0)),
+        ([("node", CPU), ("node", CPU), ("other", CPU)], Hardware("Xeon", 16, 160.0, None)),
+        ([("node", CPU), ("other", replace(CPU, accelerator="EPYC"))], Hardware("Xeon + EPYC", 16, 160.0, None)),
+    ],
+)
+def test_what_all_processes_run_on_is_the_sum(shares, all_of_it):
+    assert joined(shares) == all_of_it
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=8))
+def test_whatever_is_claimed_each_source_is_one_processs(claims):
+    parts = parted(claims)
+    given_out = [source for part in parts for source in part]
+    assert sorted(given_out) == sorted({source for claim in claims for source in claim})
+    assert all(set(part) <= set(claim) for part, claim in zip(parts, claims, strict=True))
 
 
 def test_energy_counts_once_and_time_is_the_slowest_ones():

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import io
 import json
 from datetime import UTC, datetime
 
@@ -105,6 +106,31 @@ def test_a_list_is_csv_for_programs_and_a_table_for_people(two_jobs):
     assert (rows[0]["batch_sizes"], rows[0]["trial_count"], rows[1]["latest_closed_at"]) == ("[8, 16, 32]", "2", "")
     table = run("trials", "list", "--job", "job")
     assert "batch" in table and "reached" in table and "300" in table
+
+
+@pytest.mark.parametrize(
+    "name", ["a'b\"c", "x;-- drop", "50 % of {all} %s", "日本 🚀", "new\nline", "[red]markup[/red]", "é" * 255]
+)
+def test_any_name_that_the_store_keeps_goes_through_the_command_line(store, name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    store.open_recurrence(dataclasses.replace(SPEC, job_id=name, user=name), name)
+    store.suggest(name, name, 1)
+    assert [(job["job_id"], job["user"]) for job in listed("jobs", "list", "--user", name)] == [(name, name)]
+    assert [t["run_id"] for t in listed("trials", "list", "--job", name)] == [name]
+    assert json.loads(run("jobs", "show", name))["job"]["spec"]["job_id"] == name
+    (row,) = csv.DictReader(io.StringIO(run("jobs", "list", "--format", "csv"), newline=""))
+    assert row["job_id"] == name
+    if len(name) < 20 and "\n" not in name:
+        assert name in run("jobs", "list")
+    run("recurrences", "close", name, name)
+    run("jobs", "delete", name, "--with-history", "--yes")
+    assert store.jobs() == ()
+
+
+@pytest.mark.parametrize("name", ["", "nul\0", "x" * 10_000])
+def test_a_name_that_no_store_keeps_is_refused_by_the_command_line(store, name):
+    result = CliRunner().invoke(app, ["jobs", "show", name])
+    assert result.exit_code == 1 and isinstance(result.exception, InvalidValueError | UnknownJobError)
 
 
 def test_one_thing_is_shown_whole(two_jobs):

@@ -235,3 +235,51 @@ def test_a_stage_runs_every_whole_number_of_recurrences(every):
 
 def test_preprocessing_takes_neither_run_id_nor_job_so_that_its_cache_can_hit():
     assert set(preprocess_once.component_spec.inputs) == {"entry_point", "data_epoch", "entry_source", "arguments"}
+
+
+def test_power_access_is_given_to_training_alone_and_the_claim_to_the_exit_handler_too(tmp_path):
+    _, platform, _ = compiled(tmp_path, limits_claim="gpu-limits", zeusd_port=4938)
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    mounted = {name: config["pvcMount"] for name, config in executors.items() if "pvcMount" in config}
+    assert {name.removeprefix("exec-").rstrip("-2") for name in mounted} == {"train-with-profiling", "close-recurrence"}
+    for [mount] in mounted.values():
+        assert (mount["mountPath"], mount["constant"]) == ("/var/lib/zeus-kfp/limits", "gpu-limits")
+    addressed = {
+        name
+        for name, config in executors.items()
+        if {"name": "ZEUS_KFP_NODE_ADDRESS", "fieldPath": "status.hostIP"} in config.get("fieldPathAsEnv", [])
+    }
+    assert {name.removeprefix("exec-").rstrip("-2") for name in addressed} == {"train-with-profiling"}
+
+
+def test_power_access_reaches_the_environment_of_training(tmp_path):
+    spec, _, _ = compiled(tmp_path, limits_claim="gpu-limits", zeusd_port=4938)
+    given = {
+        name: {entry["name"]: entry["value"] for entry in executor["container"].get("env", [])}
+        for name, executor in spec["deploymentSpec"]["executors"].items()
+    }
+    training = {"ZEUS_KFP_LIMITS_FOLDER": "/var/lib/zeus-kfp/limits", "ZEUS_KFP_ZEUSD_PORT": "4938"}
+    assert given["exec-train-with-profiling"] == training
+    assert given["exec-close-recurrence"] == {"ZEUS_KFP_LIMITS_FOLDER": "/var/lib/zeus-kfp/limits"}
+
+
+def test_without_power_access_nothing_is_mounted(tmp_path):
+    spec, platform, _ = compiled(tmp_path)
+    assert "pvcMount" not in str(platform)
+    assert "hostIP" not in str(platform)
+    assert "ZEUS_KFP_LIMITS_FOLDER" not in str(spec)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"limits_claim": "Not A Name"}, "limits_claim must be the name of a volume claim, not 'Not A Name'"),
+        ({"limits_claim": None}, "limits_claim must be text"),
+        ({"zeusd_port": 70_000}, "zeusd_port must be at most 65535"),
+        ({"zeusd_port": -1}, "zeusd_port must be at least 0"),
+        ({"zeusd_port": "4938"}, "zeusd_port must be"),
+    ],
+)
+def test_power_access_that_cannot_be_is_refused(options, why):
+    with pytest.raises(InvalidValueError, match=why):
+        recurring_training(**options)

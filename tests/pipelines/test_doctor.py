@@ -1,13 +1,20 @@
 """What the doctor finds, on machines of every kind."""
 
 import http.server
+import json
+import os
 import threading
+from contextlib import closing
 
 import pytest
 from typer.testing import CliRunner
 
 from zeus_kfp.pipelines.cli import app
-from zeus_kfp.pipelines.doctor import Verdict, examine
+from zeus_kfp.pipelines.doctor import examine
+from zeus_kfp.pipelines.finding import Verdict
+from zeus_kfp.zeus_core.power import open_limiter
+from zeus_kfp.zeus_core.power.found import found_path
+from zeus_kfp.zeus_core.power.note import boot_id
 
 
 @pytest.fixture
@@ -26,11 +33,18 @@ def found(fake_gpus, tmp_path, monkeypatch):
     return look
 
 
-def test_a_machine_with_every_right(found, fake_gpus):
+@pytest.fixture
+def may_administer(tmp_path, found):
+    (tmp_path / "proc" / "self" / "status").write_text("CapEff:\t000001ffffffffff\n")
+    (tmp_path / "nvidiactl").write_text("")
+
+
+def test_a_machine_with_every_right(found, fake_gpus, may_administer):
     findings = found()
     assert findings["NVIDIA driver"].found == "570.0.fake"
     assert findings["GPU 0"].found == "Fake GPU, power limit 250 W of 100 to 300 W"
-    assert findings["power limits"].found == "can be set, through nvml"
+    assert findings["power limits"].verdict is Verdict.GOOD
+    assert findings["power limits"].found.startswith("would be set through nvml (CAP_SYS_ADMIN: yes; ")
     assert findings["energy"].found == "measured: nvml, on 1 x Fake GPU"
     assert fake_gpus.limits_w() == [250]
     assert not [finding for finding in findings.values() if finding.verdict is Verdict.BROKEN]
@@ -38,18 +52,64 @@ def test_a_machine_with_every_right(found, fake_gpus):
 
 def test_a_pod_that_may_only_read(found, fake_gpus, tmp_path):
     (tmp_path / "nvidiactl").write_text("")
-    fake_gpus.set(SET="denied")
     finding = found()["power limits"]
     assert finding.verdict is Verdict.LACKING
-    assert "Insufficient Permissions" in finding.found
-    assert "CAP_SYS_ADMIN: no; /dev/nvidiactl belongs to user" in finding.found
+    assert "would not be set: this process may not (CAP_SYS_ADMIN: no; /dev/nvidiactl belongs to user" in finding.found
     assert "ZEUSD_SOCK_PATH" in finding.advice
 
 
-def test_the_capability_is_seen(found, fake_gpus, tmp_path):
-    fake_gpus.set(SET="denied")
-    (tmp_path / "proc" / "self" / "status").write_text("CapEff:\t000001ffffffffff\n")
-    assert "CAP_SYS_ADMIN: yes; there is no /dev/nvidiactl" in found()["power limits"].found
+def test_the_capability_is_not_enough_on_a_device_of_someone_else(found, may_administer, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: os.stat("/").st_uid + 1000)
+    assert "CAP_SYS_ADMIN: yes; /dev/nvidiactl belongs to user" in found()["power limits"].found
+    assert found()["power limits"].verdict is Verdict.LACKING
+
+
+def snapshot(folder):
+    return (
+        {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()} if folder.exists() else None
+    )
+
+
+@pytest.mark.parametrize("left", [None, {"found_w": 280.0, "set_w": [100.0, 250.0]}])
+def test_a_look_sets_writes_and_locks_nothing(found, fake_gpus, may_administer, tmp_path, monkeypatch, left):
+    folder, locked = tmp_path / "limits", []
+    if left:
+        folder.mkdir()
+        note = left | {"boot_id": boot_id(), "process_id": 1}
+        found_path(folder, "GPU-00345678-fake").write_text(json.dumps(note))
+    before = snapshot(folder)
+    monkeypatch.setattr("fcntl.flock", lambda *arguments: locked.append(arguments))
+    findings = found()
+    assert (fake_gpus.set_count(), fake_gpus.limits_w(), locked, snapshot(folder)) == (0, [250], [], before)
+    repair = findings.get("GPU 0: limit left by a killed trial")
+    assert (repair is not None) is (left is not None)
+    if repair:
+        assert repair.found == "250 W stand, 280 W were found"
+        assert repair.advice.endswith("nvidia-smi -i 0 -pl 280")
+
+
+def test_a_trial_that_sets_limits_now_is_seen_and_not_disturbed(found, fake_gpus, may_administer, tmp_path):
+    (tmp_path / "proc" / "4711").symlink_to(f"/proc/{os.getpid()}")
+    with closing(open_limiter()) as limiter:
+        limiter.set(150)
+        findings = found()
+        assert "another trial sets the limit of GPU 0 right now" in findings["power limits"].found
+        assert "GPU 0: limit left by a killed trial" not in findings
+        assert fake_gpus.limits_w() == [150]
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [
+        ({"MIG": "on"}, "GPU 0 is divided (MIG)"),
+        ({"PROCESS": "1"}, "process 1 works on GPU 0"),
+        ({"LIMITS": "unsupported"}, "GPU 0 doesn't tell its power limits"),
+    ],
+)
+def test_what_stands_in_the_way_of_a_limit_is_named(found, fake_gpus, may_administer, variables, why):
+    fake_gpus.set(**variables)
+    finding = found()["power limits"]
+    assert (finding.verdict, why in finding.found) == (Verdict.LACKING, True)
 
 
 def test_a_card_without_a_counter(found, fake_gpus):
@@ -66,12 +126,27 @@ def test_cards_of_two_models(found, fake_gpus):
 
 
 def test_a_laptop_without_any_gpu(found, fake_gpus):
-    fake_gpus.set(GPUS=None)
+    fake_gpus.set(INIT="12")
     findings = found()
-    assert findings["NVIDIA GPUs"].found == "NVML can't be opened: Driver Not Loaded"
+    assert findings["NVIDIA GPUs"].found == "NVML can't be opened: NVML Shared Library Not Found"
+    assert findings["NVIDIA GPUs"].verdict is Verdict.LACKING
     assert findings["RAPL"].found == "there is no RAPL in /nonexistent"
     assert findings["energy"].found.startswith("only estimated: estimate, on ")
     assert "power limits" not in findings
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "advice"),
+    [
+        ("9", "Driver Not Loaded", "modprobe"),
+        ("18", "version mismatch", "reboot"),
+        ("4", "Permissions", "/dev/nvidiactl"),
+    ],
+)
+def test_a_gpu_that_cannot_be_opened_is_no_laptop_without_one(found, fake_gpus, code, cause, advice):
+    fake_gpus.set(INIT=code)
+    finding = found()["NVIDIA GPUs"]
+    assert (finding.verdict, cause in finding.found, advice in finding.advice) == (Verdict.BROKEN, True, True)
 
 
 def test_a_daemon_that_does_not_answer(found, tmp_path):
@@ -125,6 +200,13 @@ def test_options_that_cannot_be_are_found(found):
 def test_the_command_shows_it_and_fails_where_something_is_broken(found, fake_gpus):
     found()
     shown = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "100"})
-    assert (shown.exit_code, "can be set, through nvml" in shown.output) == (0, True)
+    assert (shown.exit_code, "power limit 250 W of 100 to 300 W" in shown.output) == (0, True)
     fake_gpus.set(GPUS="2", NAME_1="Other GPU")
     assert CliRunner().invoke(app, ["doctor"]).exit_code == 1
+
+
+def test_numbers_that_may_mean_other_cards_are_broken(found, fake_gpus):
+    fake_gpus.set(GPUS="2", NAME="Fast GPU", NAME_0="Slow GPU")
+    findings = found(CUDA_VISIBLE_DEVICES="1")
+    assert findings["GPU numbers"].verdict is Verdict.BROKEN
+    assert "PCI_BUS_ID" in findings["GPU numbers"].advice

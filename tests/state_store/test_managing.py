@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from datetime import datetime
 
 import pytest
 
@@ -163,6 +164,13 @@ def test_what_no_store_can_look_for_is_refused_by_name(store, call):
 def test_a_patience_that_is_none_is_refused(tmp_path, patience_s):
     with pytest.raises(InvalidValueError, match="patience_s"):
         StateStore(f"sqlite:///{tmp_path / 'store.db'}", patience_s=patience_s)
+
+
+def test_a_clock_without_a_time_zone_is_refused(tmp_path):
+    with StateStore(f"sqlite:///{tmp_path}/store.db", clock=lambda: datetime(2026, 1, 1)) as store:  # noqa: DTZ001
+        with pytest.raises(InvalidValueError, match="with a time zone"):
+            store.open_recurrence(SPEC, "run")
+        assert store.jobs() == ()
 
 
 def test_patience_is_what_was_promised(tmp_path):

@@ -3,11 +3,14 @@
 import dataclasses
 import multiprocessing
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.state_store.driving import NOT_REACHED, SPEC
 from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.state_store.schema import VERSIONS
 from zeus_kfp.zeus_core import TrialState
 from zeus_kfp.zeus_core.errors import ConflictingReportError
@@ -57,6 +60,16 @@ def report(url, outcome):
             return store.report("job", "run", 1, outcome)
         except ConflictingReportError:
             return "refused"
+
+
+def open_later(url, run_id, now):
+    with StateStore(url, clock=lambda: now) as store:
+        return store.open_recurrence(SPEC, run_id).granted
+
+
+def close(url, run_id):
+    with StateStore(url) as store:
+        return store.close_recurrence("job", run_id).state
 
 
 def open_and_suggest(url, run_id):
@@ -112,11 +125,13 @@ def test_eight_runs_at_once_take_three_slots_and_one_exploration(store_url, pool
     assert sorted(plan.purpose.value for plan in plans) == ["concurrent", "concurrent", "exploration"]
 
 
-def test_the_same_report_from_eight_processes_is_one_row_and_one_update(store_url, pool):
+def test_the_same_report_ten_times_and_from_eight_processes_is_one_row_and_one_update(store_url, pool):
     with StateStore(store_url) as store:
         store.open_recurrence(SPEC, "run")
         store.suggest("job", "run", 1)
-        assert len(set(together(pool, report, [store_url] * 8, [NOT_REACHED] * 8))) == 1
+        at_once = together(pool, report, [store_url] * 8, [NOT_REACHED] * 8)
+        one_by_one = [store.report("job", "run", 1, NOT_REACHED) for _ in range(10)]
+        assert len({*at_once, *one_by_one}) == 1
         check_books(store, "job", 1)
 
 
@@ -142,3 +157,62 @@ def test_a_dead_trial_is_expired_once_by_whoever_comes_first(store_url, pool):
         states = [t.state for t in store.trials("job")]
         assert states.count(TrialState.EXPIRED) == 1 and states.count(TrialState.ISSUED) == 8
         assert [plan.purpose.value for plan in plans].count("exploration") == 1
+
+
+def test_a_trial_whose_lease_passed_is_expired_once_by_eight_processes(store_url, pool):
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    with StateStore(store_url, clock=lambda: begun) as store:
+        store.open_recurrence(SPEC, "dead")
+        store.suggest("job", "dead", 1)
+    # Each of a moment of its own, so that a second expiry would show in the row.
+    late = [begun + timedelta(seconds=SPEC.max_trial_time_s + 601 + number) for number in range(8)]
+    assert all(together(pool, open_later, [store_url] * 8, [f"run-{number}" for number in range(8)], late))
+    with StateStore(store_url) as store:
+        (trial,) = store.trials("job")
+        closed = store.recurrence("job", "dead")
+        assert trial.state is TrialState.EXPIRED and closed.state is RecurrenceState.EXPIRED
+        assert trial.finished_at == closed.closed_at and trial.finished_at in late
+        assert store.learnt("job") == store.learnt_from_rows("job")
+
+
+def test_eight_exit_handlers_and_a_late_report_agree(store_url, pool):
+    with StateStore(store_url) as store:
+        store.open_recurrence(SPEC, "run")
+        store.suggest("job", "run", 1)
+        assert set(together(pool, close, [store_url] * 8, ["run"] * 8)) == {RecurrenceState.NOT_REACHED}
+        assert [t.state for t in store.trials("job")] == [TrialState.EXPIRED]
+        assert len(set(together(pool, report, [store_url] * 8, [NOT_REACHED] * 8))) == 1
+        check_books(store, "job", 1)
+
+
+def test_threads_share_a_store(store_url):
+    with StateStore(store_url) as store, ThreadPoolExecutor(8) as threads:
+        answers = threads.map(lambda n: run_trials_of(store, f"run-{n}"), range(8))
+        assert sorted(number for numbers in answers for number in numbers) == list(range(1, 25))
+        check_books(store, "job", 24)
+
+
+def run_trials_of(store, run_id):
+    assert store.open_recurrence(SPEC, run_id).granted
+    numbers = []
+    for slot in (1, 2, 3):
+        numbers.append(store.suggest("job", run_id, slot).number)
+        store.report("job", run_id, slot, NOT_REACHED)
+    return numbers
+
+
+def test_a_process_that_was_forked_from_one_with_an_open_store_goes_on_with_its_own_connection(store_url):
+    with StateStore(store_url) as store:
+        run_trials_of(store, "before")
+        children = [
+            multiprocessing.get_context("fork").Process(target=run_trials_of, args=(store, f"child-{number}"))
+            for number in range(4)
+        ]
+        for child in children:
+            child.start()
+        run_trials_of(store, "parent")
+        for child in children:
+            child.join()
+        assert [child.exitcode for child in children] == [0] * 4
+        run_trials_of(store, "after")
+        check_books(store, "job", 21)

@@ -1,12 +1,15 @@
 """The power limit that a trial profiled is handed to later trials of its batch size, on the same GPU model."""
 
 import dataclasses
+import hashlib
+import json
 
 import pytest
 
 from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.trials import _digest
 from zeus_kfp.zeus_core import JobSpec, Profile, TrialOutcome, TrialState
-from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownTrialError
 
 SPEC = JobSpec("job", (16,), 16, target_metric=0.9)
 DONE = TrialOutcome(
@@ -19,6 +22,10 @@ DONE = TrialOutcome(
     max_power_w=300.0,
     power_limiter="nvml",
     power_limit_found_w=300.0,
+    power_limits_found_w={"GPU-a": 300.0, "GPU-b": 280.0},
+    node="node-7",
+    second_energy_j=95.0,
+    second_energy_source="nvml-polling",
     power_limit_w=200.0,
 )
 # Power (W) and throughput by limit: the least energy at 150 W, the least time at 300 W, the least cost at 200 W.
@@ -100,6 +107,19 @@ def test_what_a_trial_found_and_set_is_kept(store):
     recur(store, "first", sweep())
     (trial,) = store.trials("job")
     assert (trial.power_limiter, trial.power_limit_found_w, trial.power_limit_w) == ("nvml", 300.0, 200.0)
+    assert (trial.node, trial.power_limits_found_w) == ("node-7", {"GPU-a": 300.0, "GPU-b": 280.0})
+    assert (trial.second_energy_j, trial.second_energy_source) == (95.0, "nvml-polling")
+
+
+def test_a_report_from_before_limits_were_told_by_gpu_is_still_the_same(store):
+    old = dataclasses.replace(DONE, power_limits_found_w={}, second_energy_j=None, second_energy_source="")
+    told = {key: value for key, value in json.loads(old.to_json()).items() if value not in ({}, None, "")}
+    assert _digest(TrialOutcome.from_json(json.dumps(told)), []) == _digest(old, [])
+    payload = dataclasses.asdict(old)
+    for name in ("power_limits_found_w", "second_energy_j", "second_energy_source"):
+        del payload[name]
+    kept = hashlib.sha256(json.dumps([payload, []], sort_keys=True).encode()).hexdigest()
+    assert _digest(old, []) == kept
 
 
 @pytest.mark.parametrize("objective", ["", "cheapest", "slowdown", "slowdown:0.5", "slowdown:x", "time:1", 3, None])
@@ -115,3 +135,32 @@ def test_limits_are_learnt_without_reading_a_long_history(store_url):
             single = [Profile(16, "train", 200.0, 195.0, 960.0, "V100", 1)]
             recur(store, f"run-{number}", [*single, Profile(16, "eval", 200.0, 90.0, 2000.0, "V100", 1)])
         assert recur(store, "last", []) == (200.0, "V100")
+
+
+def test_where_a_lost_pod_was_completes_the_row_of_a_trial_without_a_report(store):
+    store.open_recurrence(SPEC, "run")
+    store.suggest("job", "run", 1)
+    store.note_lost_pod("job", "run", 1, "node-7", {"GPU-a": 250.0})
+    store.close_recurrence("job", "run")
+    trial = store.note_lost_pod("job", "run", 1, "node-7", {"GPU-b": 240})
+    assert (trial.state, trial.node) == (TrialState.EXPIRED, "node-7")
+    assert trial.power_limits_found_w == {"GPU-a": 250.0, "GPU-b": 240.0}
+    assert store.trials("job") == (trial,)
+    assert store.learnt("job") == store.learnt_from_rows("job")
+
+
+def test_a_report_is_not_overwritten_by_where_its_pod_was(store):
+    recur(store, "first", sweep())
+    before = store.trials("job")
+    store.note_lost_pod("job", "first", 1, "node-9", {"GPU-c": 100.0})
+    assert store.trials("job") == before
+
+
+@pytest.mark.parametrize(
+    ("slot", "limits_w", "error"),
+    [(2, {}, UnknownTrialError), (0, {}, InvalidValueError), (1, {"GPU-a": -1}, InvalidValueError)],
+)
+def test_a_lost_pod_that_cannot_be_is_refused(store, slot, limits_w, error):
+    recur(store, "first", sweep())
+    with pytest.raises(error):
+        store.note_lost_pod("job", "first", slot, "node-7", limits_w)

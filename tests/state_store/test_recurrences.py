@@ -128,6 +128,21 @@ def test_a_vanished_recurrence_gives_its_slot_back_once_its_lease_has_passed(sto
     assert store.trials("job")[0].state is TrialState.EXPIRED
 
 
+def test_a_report_after_the_lease_has_passed_is_taken_once(store, clock):
+    store.open_recurrence(SPEC, "run")
+    store.suggest("job", "run", 1)
+    clock.move(seconds=SPEC.max_trial_time_s + 601)
+    store.open_recurrence(SPEC, "next")
+    assert store.trials("job")[0].state is TrialState.EXPIRED
+    for _ in range(2):
+        assert store.report("job", "run", 1, outcome()).state is TrialState.REACHED
+    with pytest.raises(ConflictingReportError):
+        store.report("job", "run", 1, OOM)
+    assert store.recurrence("job", "run").state is RecurrenceState.REACHED
+    assert store.learnt("job").arm(16).count == 1
+    assert store.learnt("job") == store.learnt_from_rows("job")
+
+
 @pytest.fixture
 def rows_read(monkeypatch):
     """Return a list that grows with every row that the store reads or adds."""
@@ -157,7 +172,8 @@ def test_a_suggestion_reads_no_history(store, rows_read):
     few = rows_of_a_suggestion("early")
     for number in range(5, 30):
         recur(store, f"run-{number}", outcome())
-    assert rows_of_a_suggestion("late") == few <= 3 + len(SPEC.batch_sizes)
+    # The job, the recurrence with the trial that it lacks yet, that trial, and the arms.
+    assert rows_of_a_suggestion("late") == few <= 4 + len(SPEC.batch_sizes)
 
 
 def test_jobs_are_listed_with_their_latest_recurrence_in_one_query(store):

@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from zeus_kfp.zeus_core.meters.nvml import CounterMeter
 from zeus_kfp.zeus_core.training.summary import Summary
 
 READ_THREE_TIMES = """
@@ -66,11 +68,44 @@ def test_only_the_gpus_of_this_process_count(measure, visible, count, step_j):
 
 
 @pytest.mark.parametrize(
-    "variables", [{}, {"FAKE_NVML_GPUS": "0"}, {"FAKE_NVML_GPUS": "8", "CUDA_VISIBLE_DEVICES": ""}]
+    "variables",
+    [
+        {"FAKE_NVML_GPUS": "0"},
+        {"FAKE_NVML_INIT": "12"},
+        {"FAKE_NVML_GPUS": "8", "CUDA_VISIBLE_DEVICES": ""},
+        {"FAKE_NVML_GPUS": "8", "CUDA_VISIBLE_DEVICES": "-1"},
+        {"FAKE_NVML_INIT": "18", "CUDA_VISIBLE_DEVICES": ""},
+    ],
 )
 def test_without_a_gpu_the_energy_is_estimated_in_silence(measure, variables):
     values = measure(**variables)
     assert (values["name"], values["estimated"]) == ("estimate", True)
+    assert values["warnings"] == ""
+
+
+@pytest.mark.parametrize(
+    ("variables", "cause", "advice"),
+    [
+        ({}, "Driver Not Loaded", "modprobe nvidia"),
+        ({"FAKE_NVML_INIT": "4"}, "Insufficient Permissions", "open /dev/nvidiactl"),
+        ({"FAKE_NVML_INIT": "18"}, "version mismatch", "reboot the machine"),
+        ({"FAKE_NVML_INIT": "15"}, "GPU is lost", "see what nvidia-smi"),
+        ({"FAKE_NVML_INIT": "999"}, "Unknown Error", "see what nvidia-smi"),
+        ({"FAKE_NVML_GPUS": "2", "FAKE_NVML_LOST_1": "yes"}, "GPU 1 can't be opened", "name the other GPUs"),
+        ({"FAKE_NVML_GPUS": "2", "CUDA_VISIBLE_DEVICES": "4"}, "no GPU is visible", "this machine has 2 GPUs"),
+    ],
+)
+def test_gpus_that_cannot_be_opened_are_never_left_out_in_silence(measure, variables, cause, advice):
+    values = measure(**variables)
+    assert (values["name"], values["estimated"]) == ("estimate", True)
+    assert values["warnings"].count("WARNING") == 1
+    assert cause in values["warnings"]
+    assert advice in values["warnings"]
+
+
+def test_a_lost_gpu_of_someone_else_is_no_matter(measure):
+    values = measure(FAKE_NVML_GPUS="3", FAKE_NVML_LOST_0="yes", CUDA_VISIBLE_DEVICES="2,1")
+    assert (values["name"], values["accelerator_count"], values["readings"]) == ("nvml", 2, [0.0, 5.0, 10.0])
     assert values["warnings"] == ""
 
 
@@ -101,6 +136,22 @@ def test_a_reading_that_fails_is_none_and_the_next_makes_up_for_it(measure):
 def test_a_counter_that_restarts_does_not_take_energy_away(measure):
     values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_RESET_AT="4")
     assert values["readings"] == [0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("readings_j", "totals_j"),
+    [
+        ([500.0, 510.0, 4.0, 6.0], [0.0, 10.0, 14.0, 16.0]),
+        ([500.0, 510.0, 509.5, 512.0], [0.0, 10.0, 10.0, 12.5]),
+        ([500.0, None, 520.0], [0.0, None, 20.0]),
+    ],
+)
+def test_a_counter_that_falls_was_reset_or_misread(readings_j, totals_j):
+    readings = iter(readings_j)
+    devices = SimpleNamespace(model="GPU", count=1, max_power_w=300.0, power_limit_w=None)
+    devices.energies_j = lambda: [next(readings)]
+    meter = CounterMeter(devices)
+    assert [meter.energy_j() for _ in readings_j] == totals_j
 
 
 def test_several_models_and_limits_are_named(measure):

@@ -69,7 +69,7 @@ def test_a_counter_that_restarts_goes_on(powercap):
     assert meter.energy_j() == pytest.approx(6.0)
 
 
-@given(st.integers(0, RANGE_UJ), st.lists(st.integers(0, RANGE_UJ - 1), max_size=20))
+@given(st.integers(0, RANGE_UJ), st.lists(st.integers(0, RANGE_UJ // 2), max_size=20))
 def test_any_run_of_a_counter_is_summed_up(tmp_path_factory, start, gains):
     zone = Zone(tmp_path_factory.getbasetemp(), RANGE_UJ)
     total, position = 0, start % RANGE_UJ
@@ -78,6 +78,14 @@ def test_any_run_of_a_counter_is_summed_up(tmp_path_factory, start, gains):
         total += zone.gained_uj(position, following)
         position = following
     assert total == sum(gains)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "gained"),
+    [(1000, 400, 400), (RANGE_UJ // 2 - 1, 0, 0), (RANGE_UJ - 1000, 400, 1400), (RANGE_UJ - 1, 0, 1)],
+)
+def test_a_counter_that_was_set_to_zero_did_not_come_to_its_end(tmp_path, before, now, gained):
+    assert Zone(tmp_path, RANGE_UJ).gained_uj(before, now) == gained
 
 
 def test_a_reading_that_fails_is_none_and_the_next_makes_up_for_it(powercap):

@@ -1,6 +1,6 @@
 import pytest
 
-from zeus_kfp.zeus_core.meters.visible_devices import visible_devices
+from zeus_kfp.zeus_core.meters.visible_devices import names_none, visible_devices
 
 UUIDS = tuple(f"GPU-{index}{index}345678-fake" for index in range(8))
 
@@ -28,3 +28,12 @@ UUIDS = tuple(f"GPU-{index}{index}345678-fake" for index in range(8))
 )
 def test_only_the_gpus_that_cuda_would_show(value, indices):
     assert visible_devices(value, UUIDS) == indices
+
+
+@pytest.mark.parametrize(
+    ("value", "is_none"),
+    [(None, False), ("", True), (" ", True), ("-1", True), ("NoDevFiles", True), (",0", True), ("²", True)]
+    + [(value, False) for value in ("0", " 3,9", "GPU-55", "MIG-4e2b0f0a")],
+)
+def test_a_value_that_hides_every_gpu_is_known_without_asking_for_them(value, is_none):
+    assert names_none(value) is is_none

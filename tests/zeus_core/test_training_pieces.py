@@ -106,13 +106,39 @@ def test_the_gpu_is_waited_for_before_a_reading():
     assert calls[0] == "synchronize"
 
 
-@pytest.mark.parametrize(("is_initialized", "waits"), [(True, 1), (False, 0)])
-def test_pytorch_is_waited_for_once_it_uses_the_gpu(monkeypatch, is_initialized, waits):
-    calls = []
-    cuda = SimpleNamespace(is_initialized=lambda: is_initialized, synchronize=lambda: calls.append("waited"))
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+def fake_torch(waited, *, used=(), is_initialized=True, tells=True):
+    cuda = SimpleNamespace(
+        is_initialized=lambda: is_initialized,
+        device_count=lambda: 4,
+        current_device=lambda: 2,
+        synchronize=waited.append,
+    )
+    private = SimpleNamespace(_cuda_hasPrimaryContext=lambda index: index in used) if tells else SimpleNamespace()
+    return SimpleNamespace(cuda=cuda, _C=private)
+
+
+@pytest.mark.parametrize(
+    ("told", "waited_for"),
+    [
+        ({"used": (0, 1, 3)}, [0, 1, 3]),
+        ({"used": (3,)}, [3]),
+        ({"used": ()}, []),
+        ({"used": (0, 1), "is_initialized": False}, []),
+        ({"tells": False}, [2]),
+    ],
+)
+def test_every_gpu_that_pytorch_uses_is_waited_for_and_no_other(monkeypatch, told, waited_for):
+    waited = []
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(waited, **told))
     synchronize_gpu()
-    assert len(calls) == waits
+    assert waited == waited_for
+
+
+def test_the_training_side_imports_nothing_heavy():
+    heavy = "torch numpy pynvml kfp sqlalchemy sqlmodel matplotlib transformers lightning urllib.request".split()
+    code = f"import sys, zeus_kfp.zeus_core.training; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,22 @@ def test_leaving_the_loop_keeps_an_epoch_that_has_its_metric(make_trial, machine
     assert told.reason == "the training loop was left in epoch 1"
 
 
+@pytest.mark.parametrize(("metric", "epochs"), [(0.5, 1), (None, 0)])
+def test_closing_a_trial_ends_epochs_whose_iterator_is_still_held(make_trial, machine, tmp_path, metric, epochs):
+    trial = make_trial()
+    held = trial.epochs()
+    next(held)
+    machine.work(10.0, 1.0)
+    if metric is not None:
+        trial.report_metric(metric)
+    trial.close()
+    told = summary(tmp_path)
+    assert (told.ending, told.epochs, told.energy_j) == (Ending.ENDED, epochs, 10.0)
+    assert told.reason == "the training loop was left in epoch 1"
+    assert list(held) == []
+    assert machine.is_closed
+
+
 def test_what_earlier_attempts_took_counts_against_the_threshold(make_trial, machine):
     trial = make_trial(earlier_energy_j=200.0, earlier_time_s=2.0, cost_threshold=600.0)
     assert len(run_epochs(trial, machine, [0.1] * 10)) == 2

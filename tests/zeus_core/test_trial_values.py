@@ -76,6 +76,22 @@ def test_missing_and_unknown_fields_are_named() -> None:
         TrialPlan.from_json(json.dumps(short))
 
 
+@pytest.mark.parametrize(
+    ("limits_w", "why"),
+    [
+        ({"GPU-a": 0}, r"power_limits_found_w\['GPU-a'\] must be above 0"),
+        ({"GPU-a": "250"}, r"power_limits_found_w\['GPU-a'\] must be"),
+        ({"GPU-a": float("nan")}, r"power_limits_found_w\['GPU-a'\] must be"),
+        ({"": 250}, "GPU in power_limits_found_w must not be empty"),
+        ([250], "must give the limit in W of at most 32 GPUs by UUID"),
+        ({f"GPU-{index}": 250 for index in range(33)}, "must give the limit in W of at most 32 GPUs by UUID"),
+    ],
+)
+def test_limits_found_that_are_none_are_refused(limits_w: object, why: str) -> None:
+    with pytest.raises(InvalidValueError, match=why):
+        TrialOutcome(TrialState.FAILED, power_limits_found_w=limits_w)
+
+
 @pytest.mark.parametrize("state", ["issued", "expired", "done", "", None, 3])
 def test_only_what_a_training_can_end_with_is_reported(state: object) -> None:
     with pytest.raises(InvalidValueError, match="must be one of reached, not_reached, oom, failed"):

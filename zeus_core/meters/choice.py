@@ -5,10 +5,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from zeus_kfp.zeus_core.meters.device_order import visible_value
 from zeus_kfp.zeus_core.meters.estimate import open_estimate
 from zeus_kfp.zeus_core.meters.interface import Meter
 from zeus_kfp.zeus_core.meters.nvml import open_nvml
-from zeus_kfp.zeus_core.meters.nvml_devices import NvmlUnavailableError
+from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.meters.rapl import FOLDER, FOLDER_VARIABLE, RaplUnavailableError, open_rapl
 
 logger = logging.getLogger(__name__)
@@ -25,13 +26,15 @@ def open_meter(environ: Mapping[str, str] = os.environ) -> Meter:
         environ: Environment variables: CUDA_VISIBLE_DEVICES, ZEUS_KFP_RAPL_FOLDER, ZEUS_KFP_CPU_CORE_POWER_W.
 
     Raises:
-        InvalidValueError: If ZEUS_KFP_CPU_CORE_POWER_W is set to something that is no power.
+        InvalidValueError: If ZEUS_KFP_CPU_CORE_POWER_W is set to something that is no power, or
+            CUDA_VISIBLE_DEVICES does not say which of several models is meant.
     """
     try:
-        return open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))
+        return open_nvml(visible_value(environ))
     except NvmlUnavailableError as unavailable:
+        if unavailable.advice:
+            logger.warning("%s. GPUs are left out of all energy: %s", unavailable, unavailable.advice)
         if unavailable.gpus_left_out:
-            logger.warning("%s; energy is estimated from CPU time alone", unavailable)
             return open_estimate(environ)
     return _processor_meter(environ)
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from zeus_kfp.zeus_core.meters.checked import CheckedMeter
 from zeus_kfp.zeus_core.meters.interface import Meter
-from zeus_kfp.zeus_core.meters.nvml_devices import NvmlDevices, NvmlUnavailableError, open_devices
+from zeus_kfp.zeus_core.meters.nvml_devices import NvmlDevices, open_devices
+from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.meters.polling import PollingMeter
 
 
@@ -38,8 +39,7 @@ class CounterMeter:
             if current is None:
                 continue
             if last is not None:
-                # A counter that runs backwards was reset by a reload of the driver; it restarted at 0.
-                self._total_j += current - last if current >= last else current
+                self._total_j += _gained_j(last, current)
             self._last_j[index] = current
         return None if None in now else self._total_j
 
@@ -48,6 +48,16 @@ class CounterMeter:
         if not self._closed:
             self._closed = True
             self._devices.close()
+
+
+def _gained_j(last_j: float, current_j: float) -> float:
+    """Return what a counter gained in J between two readings.
+
+    One that fell far was reset by a reload of the driver, and restarted at 0; one that fell a little was misread.
+    """
+    if current_j >= last_j:
+        return current_j - last_j
+    return current_j if current_j < last_j / 2 else 0.0
 
 
 class UtilisationSource:
@@ -92,7 +102,9 @@ def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | Non
         return PollingMeter(guess, name="nvml-utilisation", estimated=True)
     devices.close()
     raise NvmlUnavailableError(
-        f"neither the energy nor the power of {devices.count} x {devices.model} can be read", gpus_left_out=True
+        f"neither the energy nor the power of {devices.count} x {devices.model} can be read",
+        gpus_left_out=True,
+        advice="cost is estimated from CPU time alone; virtual GPUs need a profile that shows their power",
     )
 
 

@@ -10,25 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from zeus_kfp.zeus_core.meters.visible_devices import visible_devices
+from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError, start_nvml
+from zeus_kfp.zeus_core.meters.visible_devices import names_none, visible_devices
+
+__all__ = ["Gpu", "LimitRefusedError", "NvmlDevices", "NvmlUnavailableError", "open_devices"]
 
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.05
 _TRIES = 3
-
-
-class NvmlUnavailableError(Exception):
-    """NVML can't be used here.
-
-    Attributes:
-        gpus_left_out: Whether there are GPUs that this process may use, so that people should know.
-    """
-
-    def __init__(self, why: str, *, gpus_left_out: bool = False) -> None:
-        """Keep why."""
-        super().__init__(why)
-        self.gpus_left_out = gpus_left_out
 
 
 class LimitRefusedError(Exception):
@@ -187,15 +177,20 @@ def open_devices(cuda_visible_devices: str | None, *, load: Callable[[], Any] | 
         load: Returns the pynvml module; for tests.
 
     Raises:
-        NvmlUnavailableError: If there is no NVML, or no GPU.
+        NvmlUnavailableError: If there is no NVML, or no GPU, or one of this process's can't be opened.
     """
-    nvml = _initialised(load or _load_pynvml)
-    gpus = _listed(nvml)
-    devices = NvmlDevices(nvml, _visible(nvml, gpus, cuda_visible_devices), len(gpus))
-    if not devices.gpus:
-        devices.close()
+    if names_none(cuda_visible_devices):
         raise NvmlUnavailableError(f"no GPU is visible (CUDA_VISIBLE_DEVICES={cuda_visible_devices!r})")
-    return devices
+    nvml = (load or _load_pynvml)()
+    start_nvml(nvml)
+    try:
+        gpus = _listed(nvml)
+        visible = _visible(nvml, gpus, cuda_visible_devices)
+        _check_visible(visible, len(gpus), cuda_visible_devices)
+    except NvmlUnavailableError:
+        nvml.nvmlShutdown()
+        raise
+    return NvmlDevices(nvml, visible, len(gpus))
 
 
 def _load_pynvml() -> Any:
@@ -206,21 +201,13 @@ def _load_pynvml() -> Any:
     return pynvml
 
 
-def _initialised(load: Callable[[], Any]) -> Any:
-    nvml = load()
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        raise NvmlUnavailableError(f"NVML can't be opened: {error}") from error
-    return nvml
-
-
 def _listed(nvml: Any) -> list[Gpu]:
     try:
         return [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as error:
-        nvml.nvmlShutdown()
-        raise NvmlUnavailableError(f"the GPUs can't be listed: {error}", gpus_left_out=True) from error
+        raise NvmlUnavailableError(
+            f"the GPUs can't be listed: {error}", gpus_left_out=True, advice="see what nvidia-smi says"
+        ) from error
 
 
 def _visible(nvml: Any, gpus: list[Gpu], value: str | None) -> list[Gpu]:
@@ -228,14 +215,34 @@ def _visible(nvml: Any, gpus: list[Gpu], value: str | None) -> list[Gpu]:
     return [gpus[index] for index in visible_devices(entries, [gpu.uuid for gpu in gpus])]
 
 
+def _check_visible(gpus: list[Gpu], total: int, value: str | None) -> None:
+    """Refuse to go on with no GPU, or without one of this process's, whose energy would be missing."""
+    if not gpus:
+        named = f"no GPU is visible (CUDA_VISIBLE_DEVICES={value!r})"
+        advice = f"this machine has {total} GPUs: name them by their numbers from 0, or by nvidia-smi -L's UUIDs"
+        raise NvmlUnavailableError(named, advice="" if value is None else advice)
+    for gpu in gpus:
+        if gpu.handle is None:
+            raise NvmlUnavailableError(
+                f"GPU {gpu.index} can't be opened: {gpu.model}",
+                gpus_left_out=True,
+                advice="see what nvidia-smi says, or name the other GPUs in CUDA_VISIBLE_DEVICES",
+            )
+
+
 def _gpu(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    """Return a GPU; one that is lost has no handle, and the reason in place of its model."""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+    except nvml.NVMLError as error:
+        return Gpu(None, index, "", str(error))
     try:
         model = _text(nvml.nvmlDeviceGetName(handle))
     except nvml.NVMLError as error:
         logger.debug("the name of GPU %d: %s", index, error)
         model = ""
-    return Gpu(handle, index, _text(nvml.nvmlDeviceGetUUID(handle)), model)
+    return Gpu(handle, index, uuid, model)
 
 
 def _parent(nvml: Any, entry: str) -> str:

@@ -57,8 +57,14 @@ class Zone:
         return int((self.path / "energy_uj").read_text())
 
     def gained_uj(self, before: int, now: int) -> int:
-        """Return what the counter gained between two readings, of which it restarted at most once."""
-        return now - before if now >= before else now + self.range_uj - before
+        """Return what the counter gained between two readings, which are never half of its range apart.
+
+        One that falls from its upper half has come to its end and gone on from 0; one that falls from its lower half
+        was set to 0, as when the machine slept.
+        """
+        if now >= before:
+            return now - before
+        return now + self.range_uj - before if before >= self.range_uj / 2 else now
 
 
 class RaplMeter:

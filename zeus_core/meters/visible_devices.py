@@ -26,6 +26,12 @@ def visible_devices(value: str | None, uuids: Sequence[str]) -> tuple[int, ...]:
     return tuple(chosen)
 
 
+def names_none(value: str | None) -> bool:
+    """Return whether a value of CUDA_VISIBLE_DEVICES hides every GPU, whatever GPUs there are."""
+    first = "" if value is None else value.split(",")[0].strip()
+    return value is not None and not (first.startswith(("GPU-", "MIG-")) or (first.isascii() and first.isdigit()))
+
+
 def _index(entry: str, uuids: Sequence[str]) -> int | None:
     if entry.isascii() and entry.isdigit():
         return int(entry) if int(entry) < len(uuids) else None

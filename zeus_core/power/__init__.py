@@ -5,10 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zeus_kfp.zeus_core.power.choice import open_limiter
+    from zeus_kfp.zeus_core.power.elsewhere import repair_elsewhere
     from zeus_kfp.zeus_core.power.interface import LimitRange, ObserveOnly, PowerLimiter
-    from zeus_kfp.zeus_core.power.repair import repair_limits
+    from zeus_kfp.zeus_core.power.repair import repair_limits, standing_limits_w
 
-__all__ = ["LimitRange", "ObserveOnly", "PowerLimiter", "open_limiter", "repair_limits"]
+__all__ = [
+    "LimitRange",
+    "ObserveOnly",
+    "PowerLimiter",
+    "open_limiter",
+    "repair_elsewhere",
+    "repair_limits",
+    "standing_limits_w",
+]
 
 # Imported when asked for: a pod that only keeps books needs the selectors beside them, and no GPU's driver.
 _MODULES = {
@@ -16,7 +25,9 @@ _MODULES = {
     "LimitRange": "interface",
     "ObserveOnly": "interface",
     "PowerLimiter": "interface",
+    "repair_elsewhere": "elsewhere",
     "repair_limits": "repair",
+    "standing_limits_w": "repair",
 }
 
 

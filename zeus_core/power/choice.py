@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 
 from zeus_kfp.zeus_core.errors import InvalidValueError, MixedGpusError
+from zeus_kfp.zeus_core.meters.device_order import visible_value
 from zeus_kfp.zeus_core.meters.nvml_devices import (
     LimitRefusedError,
     NvmlDevices,
@@ -29,17 +30,18 @@ def open_limiter(environ: Mapping[str, str] = os.environ, *, highest_w: float | 
     one warning says why.
 
     Args:
-        environ: Environment variables: CUDA_VISIBLE_DEVICES, ZEUS_KFP_POWER_LIMITS, ZEUS_KFP_LIMITS_FOLDER, and
-            those of zeusd.
+        environ: Environment variables: CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ZEUS_KFP_POWER_LIMITS,
+            ZEUS_KFP_LIMITS_FOLDER, and those of zeusd.
         highest_w: Highest limit that may be set, in W; None for the one found.
 
     Raises:
-        InvalidValueError: If ZEUS_KFP_POWER_LIMITS or ZEUSD_HOST_PORT has a value that it can't have.
+        InvalidValueError: If ZEUS_KFP_POWER_LIMITS or ZEUSD_HOST_PORT has a value that it can't have, or
+            CUDA_VISIBLE_DEVICES does not say which of several models is meant.
         MixedGpusError: If the GPUs are of different models.
     """
     may_set = _may_set(environ)
     try:
-        devices = open_devices(environ.get("CUDA_VISIBLE_DEVICES"))
+        devices = open_devices(visible_value(environ))
     except NvmlUnavailableError as error:
         return ObserveOnly(str(error))
     _check_models(devices)

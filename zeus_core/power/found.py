@@ -3,6 +3,9 @@
 Each GPU has one file in a folder that the processes of a machine share. Whoever changes the limit holds the file's
 lock for as long as it does, and the kernel frees the lock when the process dies, however it dies. So a file that
 isn't empty while its lock is free is what a killed process left behind, and whoever finds it can repair the limit.
+
+A process that is forked off shares its parent's lock, and would keep it after the parent's death; so it lets go of it
+at once.
 """
 
 import fcntl
@@ -10,53 +13,30 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from zeus_kfp.zeus_core.validation import number
+from zeus_kfp.zeus_core.power.note import NODE_VARIABLE, TRIAL_KEY_VARIABLE, Found, WayBack, boot_id
 
 FOLDER_VARIABLE = "ZEUS_KFP_LIMITS_FOLDER"
 """Folder of the files; mounted from the node it lets the next pod repair what a killed one left."""
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a file says of its GPU.
-
-    Attributes:
-        found_w: Power limit in W before any change.
-        set_w: Every limit in W that may have been set since.
-        boot_id: The machine's boot that this belongs to; a limit does not outlive it.
-        process_id: Who wrote it.
-    """
-
-    found_w: float
-    set_w: tuple[float, ...]
-    boot_id: str
-    process_id: int
-
-    @classmethod
-    def from_json(cls, document: str) -> Self | None:
-        """Return what a file says; None if it is empty, broken, or of an earlier boot."""
-        try:
-            values = json.loads(document)
-            found_w = number("found_w", values["found_w"], above=0)
-            set_w = tuple(number("set_w", value, above=0) for value in values["set_w"])
-            found = cls(found_w, set_w, str(values["boot_id"]), int(values["process_id"]))
-        except (TypeError, ValueError, KeyError, RecursionError):
-            return None
-        return found if found.boot_id == boot_id() else None
+_PAUSE_S = 0.02
 
 
 class FoundFile:
     """The file of one GPU, locked by this process until it is closed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, patience_s: float = 0.0) -> None:
         """Lock the file, which is made if it is missing.
+
+        Args:
+            path: The file.
+            patience_s: Time in s to wait for the lock: whoever only looks after what was left holds it for a moment.
 
         Raises:
             BlockingIOError: If another process, or another limiter in this one, holds it.
@@ -64,23 +44,35 @@ class FoundFile:
         """
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._file, time.monotonic() + patience_s)
         except OSError:
             os.close(self._file)
             raise
+        _OPEN.add(self)
 
     def read(self) -> Found | None:
-        """Return what a process before us left; None if it left nothing."""
+        """Return what a process before us left on this machine; None if it left nothing."""
+        found = self.read_any()
+        return found if found is not None and found.is_of_this_boot else None
+
+    def read_any(self) -> Found | None:
+        """Return what a process left, on whatever machine; None if it left nothing."""
         return Found.from_json(os.pread(self._file, 1 << 16, 0).decode("utf-8", errors="replace"))
 
-    def write(self, found_w: float, set_w: tuple[float, ...]) -> None:
+    def write(self, found_w: float, set_w: tuple[float, ...], *, way_back: WayBack | None = None) -> None:
         """Note the limit found, and those that may stand from now on; one call, so that no kill tears it.
+
+        Args:
+            found_w: Limit in W before any change.
+            set_w: Limits in W that may stand from now on.
+            way_back: How the limit can be set from elsewhere; None if it can't.
 
         Raises:
             OSError: If it can't be written.
         """
-        values = {"found_w": found_w, "set_w": set_w, "boot_id": boot_id(), "process_id": os.getpid()}
-        content = json.dumps(values).encode()
+        node, trial = os.environ.get(NODE_VARIABLE, ""), os.environ.get(TRIAL_KEY_VARIABLE, "")
+        found = Found(found_w, set_w, boot_id(), os.getpid(), node, way_back, trial)
+        content = json.dumps(asdict(found)).encode()
         # Blanks after the object hide the rest of a longer one before it.
         size = max(len(content), os.fstat(self._file).st_size)
         os.pwrite(self._file, content.ljust(size), 0)
@@ -91,8 +83,37 @@ class FoundFile:
 
     def close(self) -> None:
         """Free the lock; the file stays, since another process may be about to lock it."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-        os.close(self._file)
+        if self._file >= 0:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close this process's way to the file, without freeing a lock that another one shares."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+
+_OPEN: weakref.WeakSet[FoundFile] = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for file in list(_OPEN):
+        file.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
+
+
+def _lock(file: int, latest_s: float) -> None:
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= latest_s:
+                raise
+        time.sleep(_PAUSE_S)
 
 
 def folder_path(environ: Mapping[str, str]) -> Path:
@@ -104,6 +125,8 @@ def folder_path(environ: Mapping[str, str]) -> Path:
 def limits_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of the files, made if it is missing; only its owner may write to it.
 
+    Of a folder that others may write to, such as a volume's, it is a folder of this user's own inside.
+
     Args:
         environ: Environment variables: ZEUS_KFP_LIMITS_FOLDER.
 
@@ -112,10 +135,26 @@ def limits_folder(environ: Mapping[str, str]) -> Path:
     """
     folder = folder_path(environ)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Whoever can write here decides which limit a privileged process sets.
-    if folder.stat().st_uid != os.getuid() or folder.stat().st_mode & stat.S_IWOTH:
-        raise PermissionError(f"{folder} must belong to user {os.getuid()} and be writable by no one else")
-    return folder
+    if _is_private(folder):
+        return folder
+    own = folder / f"user-{os.getuid()}"
+    try:
+        own.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise PermissionError(_MUST.format(folder, os.getuid()) + f": {error}") from error
+    if not _is_private(own):
+        raise PermissionError(_MUST.format(own, os.getuid()))
+    return own
+
+
+_MUST = "{} must belong to user {} and be writable by no one else"
+
+
+def _is_private(folder: Path) -> bool:
+    # Whoever can write here decides which limit a privileged process sets. No link: it may point elsewhere later.
+    found = folder.lstat()
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return is_own and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def found_path(folder: Path, uuid: str) -> Path:
@@ -123,18 +162,18 @@ def found_path(folder: Path, uuid: str) -> Path:
     return folder / f"{uuid.replace('/', '_')}.json"
 
 
-def left_behind(folder: Path) -> Iterator[tuple[str, FoundFile]]:
-    """Yield the GPUs (by UUID) whose limit a process that is gone may have left changed, each under its lock."""
-    for path in sorted(folder.glob("*.json")):
-        try:
-            file = FoundFile(path)
-        except OSError:  # its process is alive
-            continue
-        try:
-            if file.read() is not None:
-                yield path.stem, file
-        finally:
-            file.close()
+def noted(folder: Path) -> list[tuple[Path, Found]]:
+    """Return the files that say something of a GPU, of whatever machine, without touching their locks."""
+    files = [(path, peek(path)) for path in sorted(folder.glob("*.json"))]
+    return [(path, found) for path, found in files if found is not None]
+
+
+def peek(path: Path) -> Found | None:
+    """Return what a file says, whoever holds it; None if it says nothing."""
+    try:
+        return Found.from_json(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
 
 
 def holder(path: Path) -> str:
@@ -144,11 +183,3 @@ def holder(path: Path) -> str:
         return "another trial of this process" if values["process_id"] == os.getpid() else "another process"
     except (OSError, ValueError, TypeError, KeyError):
         return "another trial"
-
-
-def boot_id() -> str:
-    """Return what tells this boot of the machine from any other; "" where nothing does."""
-    try:
-        return _BOOT_ID.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu
+from zeus_kfp.zeus_core.power.note import WayBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class PowerLimiter(Protocol):
     allowed: LimitRange | None
     found_w: float | None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether what was found is put back, so that no limit is set any more."""
+        ...
+
     def set(self, power_limit_w: float) -> float | None:
         """Set a limit on every GPU and return the one that stands, in W; None if none is known."""
         ...
@@ -74,6 +80,10 @@ class Setter(Protocol):
         """
         ...
 
+    def way_back(self, gpu: Gpu) -> WayBack | None:
+        """Return how the limit of a GPU can be set from another machine; None if it can't."""
+        ...
+
     def close(self) -> None:
         """Give back what it holds."""
         ...
@@ -84,6 +94,7 @@ class ObserveOnly:
 
     name = "observe only"
     allowed: LimitRange | None = None
+    is_over = False
 
     def __init__(self, why_not: str = "", found_w: float | None = None) -> None:
         """Keep why nothing can be set, and the limit that stands."""

@@ -10,9 +10,14 @@ from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlD
 from zeus_kfp.zeus_core.power.found import FoundFile, found_path, holder
 from zeus_kfp.zeus_core.power.interface import LimitRange, Setter, common_range
 from zeus_kfp.zeus_core.power.neighbours import neighbours
-from zeus_kfp.zeus_core.power.repair import is_same, put_back
+from zeus_kfp.zeus_core.power.note import is_same
+from zeus_kfp.zeus_core.power.repair import put_back
+from zeus_kfp.zeus_core.power.setters import check_standing, set_surely
 
 logger = logging.getLogger(__name__)
+
+_PATIENCE_S = 1.0
+"""How long to wait for a GPU that another process may only be looking after."""
 
 
 class GpuLimiter:
@@ -40,6 +45,8 @@ class GpuLimiter:
         self._devices = devices
         self._setter = setter
         self._set_w: tuple[float, ...] = ()
+        self._to_restore: dict[Gpu, float] = {}
+        self._told: set[Gpu] = set()
         self._setting = False
         self._ended = False
         self._process_id = os.getpid()
@@ -84,14 +91,19 @@ class GpuLimiter:
         limits_w = {self._devices.limit_w(gpu) for gpu in self._devices.gpus}
         return limits_w.pop() if len(limits_w) == 1 else None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether what was found is put back, so that no limit is set any more."""
+        return self._ended
+
     def restore(self) -> None:
-        """Put back what was found; a limit that can't be put back is left to whoever repairs it."""
-        if self._ended or not self._is_ours():
+        """Put back what was found; what can't be put back is tried again by the next call, then by a repair."""
+        if not self._is_ours():
             return
-        self._ended = True
         with self._at_work():
-            for gpu, found_w in self._found.items() if self._set_w else ():
-                self._restore_one(gpu, found_w)
+            self._ended = True
+            for gpu in list(self._to_restore):
+                self._restore_one(gpu)
 
     def close(self) -> None:
         """Restore, and free the GPUs for others."""
@@ -110,7 +122,7 @@ class GpuLimiter:
             self._check_alone(gpu)
             path = found_path(folder, gpu.uuid)
             try:
-                self._files[gpu] = FoundFile(path)
+                self._files[gpu] = FoundFile(path, patience_s=_PATIENCE_S)
             except BlockingIOError:
                 raise LimitRefusedError(
                     f"{holder(path)} sets the power limit of GPU {gpu.index} already: close it first, by trial.close()"
@@ -160,18 +172,23 @@ class GpuLimiter:
         if power_limit_w not in self._set_w:
             self._set_w += (power_limit_w,)
             for gpu, file in self._files.items():
-                file.write(self._found[gpu], self._set_w)
+                file.write(self._found[gpu], self._set_w, way_back=self._setter.way_back(gpu))
+        self._to_restore = dict(self._found)
         for gpu in self._devices.gpus:
             self._setter.set_limit(gpu, power_limit_w)
-        if not self._stands_everywhere(power_limit_w):
-            raise LimitRefusedError(f"{power_limit_w:g} W were asked for, but {self.standing_w()} W stand")
+        for gpu in self._devices.gpus:
+            check_standing(self._devices, gpu, power_limit_w)
 
-    def _restore_one(self, gpu: Gpu, found_w: float) -> None:
+    def _restore_one(self, gpu: Gpu) -> None:
+        found_w = self._to_restore[gpu]
         try:
-            self._setter.set_limit(gpu, found_w)
+            set_surely(self._devices, self._setter, gpu, found_w)
             self._files[gpu].clear()
+            del self._to_restore[gpu]
         except (LimitRefusedError, OSError) as error:
-            logger.warning("the %g W found on GPU %d can't be put back: %s", found_w, gpu.index, error)
+            if gpu not in self._told:
+                logger.warning("the %g W found on GPU %d can't be put back: %s", found_w, gpu.index, error)
+            self._told.add(gpu)
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:

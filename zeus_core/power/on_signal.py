@@ -18,10 +18,14 @@ class RestoreAtEnd:
 
     The handler found runs after it, so that a program which saves a checkpoint on SIGTERM still does. A signal that
     the program ignores is left alone. Outside the main thread, where Python allows no handler, only the end counts.
+
+    Attributes:
+        has_restored: Whether a signal came, and the program may go on all the same.
     """
 
     def __init__(self, limiter: PowerLimiter) -> None:
         """Take over the signals; a limiter that sets nothing needs none."""
+        self.has_restored = False
         self._limiter = limiter
         self._found: dict[signal.Signals, Any] = {}
         if not isinstance(limiter, GpuLimiter):
@@ -35,6 +39,10 @@ class RestoreAtEnd:
             if handler not in (signal.SIG_IGN, None):
                 self._found[number] = handler
                 signal.signal(number, self._handle)
+
+    def standing_w(self) -> float | None:
+        """Return the limit in W that stands now that none is set any more; None if it isn't known."""
+        return self._limiter.set(self._limiter.found_w or 0.0)
 
     def take_back(self) -> None:
         """Put the handlers found back, but for those that someone has replaced since."""
@@ -52,6 +60,7 @@ class RestoreAtEnd:
 
     def _restore_and_pass_on(self, number: signal.Signals, frame: FrameType | None) -> None:
         self._limiter.restore()
+        self.has_restored = True
         handler = self._found.get(number)
         if callable(handler):
             handler(number, frame)

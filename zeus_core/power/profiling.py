@@ -145,7 +145,9 @@ class PowerProfiler:
             self._decide()
 
     def _edge(self) -> None:
-        if self._steps_after_pause:
+        if self._agree(self._limiter.is_over):
+            self._decide()
+        elif self._steps_after_pause:
             self._windows.enter(Part.WINDOW, self._standing_w)
             self._part, self._steps_left, self._steps_after_pause = Part.WINDOW, self._steps_after_pause, 0
         elif missing := self._missing_steps():
@@ -203,7 +205,7 @@ class PowerProfiler:
         self.is_done = True
         sweep = self._windows.sweep()
         best = self._selector.choose(sweep) if sweep else None
-        wanted_w = self._agree(best.power_limit_w if best else -1.0)
+        wanted_w = self._agree(best.power_limit_w if best and not self._limiter.is_over else -1.0)
         if wanted_w > 0:
             self.chosen_w = standing_w = self._limiter.set(wanted_w)
         else:
@@ -211,13 +213,13 @@ class PowerProfiler:
             standing_w = self._limiter.found_w
         self._part = Part.SETTLED
         self._windows.enter(Part.SETTLED, standing_w)
-        self._say(_chosen_line(sweep, best, len(self._limits_w), standing_w))
+        self._say(_chosen_line(sweep, best if self.chosen_w else None, len(self._limits_w), standing_w))
 
 
 def _chosen_line(sweep: Sequence[SweepPoint], best: SweepPoint | None, planned: int, standing_w: float | None) -> str:
     standing = "unknown" if standing_w is None else f"{standing_w:g} W"
     if best is None:
-        return f"no power limit could be profiled: it stays as it was found ({standing})"
+        return f"no power limit could be chosen: it stays as it was found ({standing})"
     highest = max(sweep, key=lambda point: point.power_limit_w)
     energy, time = (best.energy_j / highest.energy_j - 1, best.time_s / highest.time_s - 1)
     measured = f"{len(sweep)} of {planned}" if len(sweep) < planned else f"{planned}"

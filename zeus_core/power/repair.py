@@ -2,9 +2,13 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.meters.device_order import visible_value
 from zeus_kfp.zeus_core.meters.nvml_devices import (
     Gpu,
     LimitRefusedError,
@@ -12,19 +16,12 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     NvmlUnavailableError,
     open_devices,
 )
-from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, left_behind, limits_folder
+from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, limits_folder, noted, peek
 from zeus_kfp.zeus_core.power.interface import Setter
-from zeus_kfp.zeus_core.power.setters import setters
+from zeus_kfp.zeus_core.power.note import is_same
+from zeus_kfp.zeus_core.power.setters import set_surely, setters
 
 logger = logging.getLogger(__name__)
-
-_SAME_W = 1.0
-"""Two limits closer than this are the same: some drivers round to whole watts."""
-
-
-def is_same(one_w: float, other_w: float) -> bool:
-    """Return whether two limits in W are the same to a driver."""
-    return abs(one_w - other_w) < _SAME_W
 
 
 def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) -> None:
@@ -38,8 +35,8 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
     left, standing_w = file.read(), devices.limit_w(gpu)
     if left is not None and standing_w is None:
         raise LimitRefusedError(f"the limit of GPU {gpu.index} can't be read now")
-    if left is not None and standing_w is not None and any(is_same(standing_w, limit_w) for limit_w in left.set_w):
-        setter.set_limit(gpu, left.found_w)
+    if left is not None and standing_w is not None and left.was_set(standing_w):
+        set_surely(devices, setter, gpu, left.found_w)
         if not is_same(standing_w, left.found_w):
             logger.warning(
                 "GPU %d stood at %g W, left by a process that was killed: its %g W are put back",
@@ -50,31 +47,77 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
     file.clear()
 
 
-def repair_limits(environ: Mapping[str, str] = os.environ) -> None:
+def repair_limits(environ: Mapping[str, str] = os.environ, *, patience_s: float = 0.0) -> None:
     """Put back every power limit that a process of this machine, killed since, has left changed.
 
     Never raises: what can't be put back is said in a warning, and tried again by the next trial.
+
+    Args:
+        environ: Environment variables: ZEUS_KFP_LIMITS_FOLDER, CUDA_VISIBLE_DEVICES, and those of zeusd.
+        patience_s: Time in s to wait for whoever holds the limit of a GPU of this process, and should have ended. Above
+            0, one who still holds it after that is named in a warning.
     """
     try:
         if not folder_path(environ).exists():
             return
-        for uuid, file in left_behind(limits_folder(environ)):
-            _repair_one(environ, uuid, file)
+        held = [
+            path
+            for path, found in noted(limits_folder(environ))
+            if found.is_of_this_boot and not _repair_file(environ, path, 0.0)
+        ]
+        if held and patience_s:
+            _repair_own(environ, held, time.monotonic() + patience_s)
     except OSError as error:
         logger.warning("power limits that may have been left changed can't be looked up: %s", error)
 
 
-def _repair_one(environ: Mapping[str, str], uuid: str, file: FoundFile) -> None:
+def _repair_own(environ: Mapping[str, str], held: Sequence[Path], latest_s: float) -> None:
+    """Wait for those who hold the limit of a GPU that is this process's own."""
+    own = standing_limits_w(environ)
+    for path in held:
+        if path.stem not in own or _repair_file(environ, path, max(latest_s - time.monotonic(), 0.0)):
+            continue
+        found = peek(path)
+        if found is not None:
+            logger.warning(
+                "process %d still holds the power limit of %s, which was %g W before: it puts that back at its end, or "
+                "else the next trial on this machine does",
+                found.process_id,
+                path.stem,
+                found.found_w,
+            )
+
+
+def standing_limits_w(environ: Mapping[str, str] = os.environ) -> dict[str, float]:
+    """Return the power limit in W that each GPU of this process has now, by UUID; none where it can't be read."""
+    try:
+        with closing(open_devices(visible_value(environ))) as devices:
+            limits_w = {gpu.uuid: devices.limit_w(gpu) for gpu in devices.gpus}
+    except (NvmlUnavailableError, InvalidValueError):
+        return {}
+    return {uuid: limit_w for uuid, limit_w in limits_w.items() if limit_w is not None}
+
+
+def _repair_file(environ: Mapping[str, str], path: Path, patience_s: float) -> bool:
+    """Return whether nobody holds the file (any more)."""
+    try:
+        file = FoundFile(path, patience_s=patience_s)
+    except BlockingIOError:
+        return False
+    with closing(file):
+        if file.read() is not None:
+            _repair_gpu(environ, path.stem, file)
+    return True
+
+
+def _repair_gpu(environ: Mapping[str, str], uuid: str, file: FoundFile) -> None:
     why = ""
     try:
-        # A killed process may have had other GPUs than this one.
-        with closing(open_devices(None)) as devices:
-            gpu = next((known for known in devices.gpus if known.uuid == uuid), None)
-            if gpu is None:
-                return
-            for open_setter in setters(devices, environ):
+        # A killed process may have had another GPU than this one has.
+        with closing(open_devices(uuid)) as devices:
+            for open_setter in setters(devices, _environ_for(uuid, environ)):
                 with _tried() as refusals, closing(open_setter()) as setter:
-                    put_back(devices, setter, gpu, file)
+                    put_back(devices, setter, devices.gpus[0], file)
                     return
                 why += "".join(refusals)
     except NvmlUnavailableError as error:
@@ -82,10 +125,19 @@ def _repair_one(environ: Mapping[str, str], uuid: str, file: FoundFile) -> None:
     logger.warning("the power limit that a killed process left on %s can't be put back: %s", uuid, why)
 
 
+def _environ_for(uuid: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment for one GPU of those whose numbers people have given."""
+    if not environ.get("ZEUS_KFP_ZEUSD_GPU_IDS"):
+        return environ
+    from zeus_kfp.zeus_core.power.zeusd import environ_for
+
+    return environ_for(uuid, environ)
+
+
 @contextmanager
 def _tried() -> Iterator[list[str]]:
     refusals: list[str] = []
     try:
         yield refusals
-    except LimitRefusedError as error:
+    except (LimitRefusedError, InvalidValueError) as error:
         refusals.append(f"{error}. ")

@@ -21,7 +21,7 @@ from typing import Protocol
 from zeus_kfp.zeus_core.cost import zeus_cost
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.profile import Phase, Profile
-from zeus_kfp.zeus_core.validation import number
+from zeus_kfp.zeus_core.validation import MAX_ENERGY_J, MAX_TIME_S, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,11 @@ class SweepPoint:
         """Check every value.
 
         Raises:
-            InvalidValueError: If one isn't a number above 0.
+            InvalidValueError: If one isn't a number above 0, or more than can be.
         """
-        for name in ("power_limit_w", "energy_j", "time_s"):
-            number(name, getattr(self, name), above=0)
+        number("power_limit_w", self.power_limit_w, above=0)
+        number("energy_j", self.energy_j, above=0, at_most=MAX_ENERGY_J)
+        number("time_s", self.time_s, above=0, at_most=MAX_TIME_S)
 
 
 class Selector(Protocol):
@@ -153,16 +154,22 @@ def checked_objective(objective: str) -> str:
 
 def sweep_of(rows: Iterable[Profile]) -> list[SweepPoint]:
     """Return a sweep over training rows of one batch size: what one sample takes at each limit; the last row counts."""
-    points = {
-        row.power_limit_w: SweepPoint(
-            row.power_limit_w,
-            energy_j=row.average_power_w / row.throughput_samples_per_s,
-            time_s=1 / row.throughput_samples_per_s,
-        )
-        for row in rows
-        if row.phase is Phase.TRAIN and row.power_limit_w and row.throughput_samples_per_s and row.average_power_w
-    }
+    points = {}
+    for row in rows:
+        if row.phase is Phase.TRAIN and row.power_limit_w and (point := _point(row.power_limit_w, row)):
+            points[row.power_limit_w] = point
     return sorted(points.values(), key=lambda point: -point.power_limit_w)
+
+
+def _point(power_limit_w: float, row: Profile) -> SweepPoint | None:
+    """Return what one sample takes; None where a row tells no such thing, or what can't be."""
+    if not row.throughput_samples_per_s:
+        return None
+    try:
+        time_s = 1 / row.throughput_samples_per_s
+        return SweepPoint(power_limit_w, energy_j=row.average_power_w / row.throughput_samples_per_s, time_s=time_s)
+    except InvalidValueError:
+        return None
 
 
 def best_known_limit_w(

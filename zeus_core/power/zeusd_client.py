@@ -1,6 +1,7 @@
 """Speak to a zeusd daemon: HTTP over a Unix socket or TCP."""
 
 import http.client
+import ipaddress
 import json
 import socket
 from dataclasses import dataclass, field
@@ -29,9 +30,21 @@ class ZeusdAddress:
     port: int = 0
     token: str = field(default="", repr=False)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether whoever listens there surely is on this machine."""
+        return bool(self.socket_path) or self.host == "localhost" or _is_loopback(self.host)
+
     def __str__(self) -> str:
         """Return what people know it by; never the token."""
         return self.socket_path or f"{self.host}:{self.port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class ZeusdClient:
@@ -64,6 +77,18 @@ class ZeusdClient:
             return {int(key): int(value["energy_mj"]) for key, value in answer.items()}
         except (AttributeError, TypeError, ValueError, KeyError) as error:
             raise self._refusal(f"tells no energy: {error!r}") from error
+
+    def power_limit_mw(self, gpu_id: int) -> int:
+        """Return a GPU's power limit in mW.
+
+        Raises:
+            LimitRefusedError: If the daemon can't be asked, or answers nothing usable.
+        """
+        answer = self._json("GET", "/gpu/get_power_limit", {"gpu_ids": gpu_id})
+        try:
+            return int(answer[str(gpu_id)]["power_limit_mw"])
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            raise self._refusal(f"tells no power limit: {error!r}") from error
 
     def set_power_limit(self, gpu_id: int, power_limit_mw: int) -> None:
         """Set a GPU's power limit in mW and wait until it stands.

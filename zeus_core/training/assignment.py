@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.processes import TRIAL_VARIABLE
 from zeus_kfp.zeus_core.trial import TrialPlan
-
-TRIAL_VARIABLE = "ZEUS_KFP_TRIAL"
-"""Environment variable that holds the path of the file with the assignment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The processes that train together, one for each GPU, as torchrun starts them.
 
-The first process decides and writes; the others follow. The first process of each machine measures all of its GPUs,
-so that energy counts once, and time is that of the slowest process.
+The first process decides and writes; the others follow. Each GPU is measured by one process, so that its energy counts
+once, and time is that of the slowest process; see :mod:`zeus_kfp.zeus_core.training.fleet`.
 """
 
 import math
@@ -19,13 +19,20 @@ class Group(Protocol):
 
     Attributes:
         size: How many there are.
+        rank: Which of them this is, from 0.
         is_leader: Whether this is the first, which decides and writes.
-        measures: Whether this is the first of its machine, which measures and limits its GPUs.
+        measures: Whether this one measures and limits any GPU.
     """
 
     size: int
+    rank: int
     is_leader: bool
     measures: bool
+
+    @property
+    def can_talk(self) -> bool:
+        """Whether all of them can be asked now."""
+        ...
 
     def connect(self) -> None:
         """Be ready to talk; called in every process, when training begins."""
@@ -39,6 +46,13 @@ class Group(Protocol):
         """Return the leader's value; called in every process, at the same step."""
         ...
 
+    def gather(self, value: Any) -> list[Any]:
+        """Return every process's value, in their order; called in every process, at the same step.
+
+        A process that can't talk to the others gets its own value alone.
+        """
+        ...
+
     def total(self, spent: Spent) -> Spent:
         """Return the energy of all machines and the time of the slowest process; called in every process."""
         ...
@@ -48,8 +62,10 @@ class SoleProcess:
     """A process that trains alone."""
 
     size = 1
+    rank = 0
     is_leader = True
     measures = True
+    can_talk = True
 
     def connect(self) -> None:
         """Do nothing; there is nobody to talk to."""
@@ -60,6 +76,10 @@ class SoleProcess:
     def agree(self, value: float) -> float:
         """Return the value."""
         return value
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the value alone."""
+        return [value]
 
     def total(self, spent: Spent) -> Spent:
         """Return what was spent."""
@@ -75,10 +95,16 @@ class TorchGroup:
     def __init__(self, *, rank: int, local_rank: int, size: int) -> None:
         """Keep which process this is."""
         self.size = size
+        self.rank = rank
         self.is_leader = rank == 0
         self.measures = local_rank == 0
         self._distributed: Any = None
         self._channel: Any = None
+
+    @property
+    def can_talk(self) -> bool:
+        """Whether training has begun and isn't over."""
+        return self._distributed is not None
 
     def connect(self) -> None:
         """Open a channel for numbers in the main memory, which the GPUs' own channel can't carry."""
@@ -95,6 +121,14 @@ class TorchGroup:
     def agree(self, value: float) -> float:
         """Return the leader's value."""
         return self._exchange(lambda numbers: self._distributed.broadcast(numbers, 0, group=self._channel), value)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every process's value; this one's alone where they can't talk."""
+        if self._distributed is None:
+            return [value]
+        values: list[Any] = [None] * self.size
+        self._distributed.all_gather_object(values, value, group=self._channel)
+        return values
 
     def total(self, spent: Spent) -> Spent:
         """Return the energy of all machines and the time of the slowest process."""

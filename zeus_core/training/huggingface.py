@@ -3,13 +3,13 @@
 ::
 
     trial = Trial.from_environment()
-    arguments = TrainingArguments(
-        …, per_device_train_batch_size=trial.local_batch_size, num_train_epochs=trial.plan.max_epochs,
-        eval_strategy="epoch",
+    arguments = with_batch_size(
+        TrainingArguments(…, num_train_epochs=trial.plan.max_epochs, eval_strategy="epoch"), trial
     )
     Trainer(…, args=arguments, callbacks=[ZeusCallback(trial, "eval_accuracy")]).train()
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +18,28 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.driver import EpochDriver
+from zeus_kfp.zeus_core.training.effective import check_batch_size, check_processes, share_of_update
 from zeus_kfp.zeus_core.training.loops import length_of
 from zeus_kfp.zeus_core.training.trial import Trial
+
+
+def with_batch_size(args: TrainingArguments, trial: Trial) -> TrainingArguments:
+    """Set ``per_device_train_batch_size`` so that an update of the weights takes the trial's batch size in all.
+
+    Args:
+        args: The arguments, whose other values say what a batch is divided among: the processes, the GPUs of each
+            (with several in one process, the Trainer uses them all), and ``gradient_accumulation_steps``.
+        trial: The trial.
+
+    Raises:
+        InvalidValueError: If it can't be divided so, or the Trainer would choose a batch size of its own.
+    """
+    _check_own_choice(args)
+    parts = _data_processes(args) * max(args.n_gpu, 1) * args.gradient_accumulation_steps
+    if _splits_batches(args):
+        parts //= _data_processes(args)
+    args.per_device_train_batch_size = share_of_update(trial, parts, _named(args))
+    return args
 
 
 class ZeusCallback(TrainerCallback):
@@ -44,6 +64,7 @@ class ZeusCallback(TrainerCallback):
             raise InvalidValueError(
                 f'TrainingArguments needs eval_strategy="epoch", so that every epoch has its {self._metric}'
             )
+        self._check(args, state)
         self._driver.begin(int(state.epoch or 0))
         control.should_training_stop = self._driver.is_over
         return control
@@ -54,7 +75,7 @@ class ZeusCallback(TrainerCallback):
         """Begin a step: one update of the weights, over all its batches."""
         batches = length_of(found.get("train_dataloader"))
         steps = None if batches is None else -(-batches // args.gradient_accumulation_steps)
-        self._driver.step(Phase.TRAIN, args.train_batch_size * args.gradient_accumulation_steps, steps)
+        self._driver.step(Phase.TRAIN, self._driver.trial.local_batch_size, steps)
 
     def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Begin an epoch."""
@@ -97,3 +118,42 @@ class ZeusCallback(TrainerCallback):
         self._driver.end_epoch()
         control.should_training_stop = control.should_training_stop or self._driver.is_over
         return control
+
+    def _check(self, args: TrainingArguments, state: TrainerState) -> None:
+        _check_own_choice(args)
+        check_processes(self._driver.trial, args.world_size, "this Trainer's processes")
+        batch = (state.train_batch_size or args.train_batch_size) * args.gradient_accumulation_steps
+        effective = batch if _splits_batches(args) else batch * _data_processes(args)
+        check_batch_size(
+            self._driver.trial,
+            effective,
+            f"per_device_train_batch_size={args.per_device_train_batch_size}, {_named(args)}",
+            "pass the arguments through with_batch_size(args, trial), or set per_device_train_batch_size accordingly",
+        )
+
+
+def _check_own_choice(args: TrainingArguments) -> None:
+    if args.auto_find_batch_size:
+        raise InvalidValueError(
+            "auto_find_batch_size=True lets the Trainer go on with a smaller batch size than the trial's when memory "
+            "runs out: set it to False; the trial then tells that this size doesn't fit, and the next one is smaller"
+        )
+
+
+def _data_processes(args: TrainingArguments) -> int:
+    """Return how many processes have data of their own; those that share a model's layers have the same."""
+    config = getattr(args, "parallelism_config", None)
+    sharing = math.prod(getattr(config, f"{kind}_size", None) or 1 for kind in ("tp", "cp", "sp"))
+    return max(int(args.world_size // sharing), 1)
+
+
+def _splits_batches(args: TrainingArguments) -> bool:
+    """Return whether the processes share what is one process's batch otherwise."""
+    return bool(getattr(args.accelerator_config, "split_batches", False))
+
+
+def _named(args: TrainingArguments) -> str:
+    return (
+        f"gradient_accumulation_steps={args.gradient_accumulation_steps}, GPUs in a process (n_gpu)={args.n_gpu}, "
+        f"processes={args.world_size}"
+    )

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from zeus_kfp.zeus_core.meters import Meter
 
@@ -65,10 +66,24 @@ class Instrument:
         self._synchronize()
         return Reading(self.meter.energy_j(), self._clock())
 
+    def now_s(self) -> float:
+        """Return what the clock alone shows now, in s."""
+        self._synchronize()
+        return self._clock()
+
 
 def synchronize_gpu() -> None:
-    """Wait for the GPU of PyTorch, if the user's code has imported it and put it to work."""
+    """Wait for every GPU that PyTorch uses in this process, if the user's code has imported it and put one to work."""
     torch: ModuleType | None = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
-    if cuda is not None and cuda.is_initialized():
-        cuda.synchronize()
+    if cuda is None or not cuda.is_initialized():
+        return
+    for index in range(cuda.device_count()):
+        if _is_used(torch, index):
+            cuda.synchronize(index)
+
+
+def _is_used(torch: Any, index: int) -> bool:
+    """Return whether this process has a context on a GPU: waiting for one without would make it, at some 100 MB."""
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    return bool(has_context(index)) if has_context else index == torch.cuda.current_device()

@@ -12,6 +12,7 @@ from typing import Any
 
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.driver import EpochDriver
+from zeus_kfp.zeus_core.training.effective import check_batch_size, check_processes
 from zeus_kfp.zeus_core.training.loops import sample_count
 from zeus_kfp.zeus_core.training.trial import Trial
 
@@ -37,11 +38,17 @@ class ZeusCallback(Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin the trial's epochs, after those that a checkpoint holds."""
+        arguments = f"devices={trainer.num_devices}, num_nodes={trainer.num_nodes}"
+        check_processes(self._driver.trial, trainer.world_size, arguments)
+        self._check_batch_size(trainer)
         self._driver.begin(int(trainer.current_epoch))
         self._stop_if_over(trainer)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Begin a step of training."""
+        if batch_idx == 0:
+            # Look again: a schedule, whose turn may come after ours, may have changed accumulate_grad_batches.
+            self._check_batch_size(trainer)
         self._driver.step(Phase.TRAIN, self._samples(batch), _steps(trainer.num_training_batches))
 
     def on_validation_batch_start(
@@ -70,12 +77,32 @@ class ZeusCallback(Callback):
         """End the trial: the power limits found are put back before anything else."""
         self._driver.end()
 
+    def _check_batch_size(self, trainer: Any) -> None:
+        size = _loader_batch_size(trainer.train_dataloader)
+        if size is None:  # batches that the user's own code makes
+            return
+        replicas = getattr(trainer.strategy, "distributed_sampler_kwargs", {}).get("num_replicas", trainer.world_size)
+        batches = trainer.accumulate_grad_batches
+        check_batch_size(
+            self._driver.trial,
+            size * batches * replicas,
+            f"the loader's batch_size={size}, accumulate_grad_batches={batches}, and {replicas} processes with data of "
+            "their own",
+            "give the DataLoader batch_size=trial.local_batch_size // accumulate_grad_batches",
+        )
+
     def _samples(self, batch: Any) -> int:
         return sample_count(batch, self._driver.trial.local_batch_size)
 
     def _stop_if_over(self, trainer: Any) -> None:
         if self._driver.is_over:
             trainer.should_stop = True
+
+
+def _loader_batch_size(loader: Any) -> int | None:
+    """Return the batch size of a DataLoader; None where it has none of one value, or there are several loaders."""
+    size = getattr(loader, "batch_size", None) or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def _steps(count: float) -> int | None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
+from zeus_kfp.zeus_core.meters import Meter
 from zeus_kfp.zeus_core.meters.checked import CheckedMeter
 from zeus_kfp.zeus_core.power import PowerLimiter
 from zeus_kfp.zeus_core.training.assignment import Assignment
+from zeus_kfp.zeus_core.training.fleet import Hardware
 from zeus_kfp.zeus_core.training.group import Group
 from zeus_kfp.zeus_core.training.history import EpochRecord
-from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent
+from zeus_kfp.zeus_core.training.instrument import NOTHING_SPENT, Instrument, Reading, Spent
 from zeus_kfp.zeus_core.training.phases import PhaseTotals
 from zeus_kfp.zeus_core.training.prediction import NextEpoch
 from zeus_kfp.zeus_core.training.progress import epoch_line
@@ -36,14 +38,13 @@ class Logbook:
         self._instrument = instrument
         self._group = group
         self._progress = progress
-        self.phases = PhaseTotals(instrument, assignment.plan.batch_size, group.size)
-        earlier = Spent(assignment.earlier_energy_j, assignment.earlier_time_s)
-        self._spending = Spending(assignment.plan, instrument.meter.max_power_w, earlier)
+        self.phases = PhaseTotals(instrument, assignment.plan.batch_size, group)
+        self._hardware = Hardware.of(instrument.meter)
+        self._spending = self._new_spending()
         self._first: Reading | None = None
         self._mark: Reading | None = None
         self._total: Spent | None = None
-        meter = instrument.meter
-        self._second = meter.second if isinstance(meter, CheckedMeter) else None
+        self._second = _second_of(instrument.meter)
         self._second_first_j: float | None = None
         self._second_j: float | None = None
         self._epoch_count = 0
@@ -56,8 +57,16 @@ class Logbook:
         """Whether the epochs have begun."""
         return self._first is not None
 
-    def start(self, epoch_count: int) -> None:
-        """Begin the epochs; ``epoch_count`` of them were trained before, up to a checkpoint."""
+    def start(self, epoch_count: int, hardware: Hardware) -> None:
+        """Begin the epochs.
+
+        Args:
+            epoch_count: How many of them were trained before, up to a checkpoint.
+            hardware: What all processes together run on.
+        """
+        self._hardware = hardware
+        self._spending = self._new_spending()
+        self._second = _second_of(self._instrument.meter)
         self._first = self._mark = self._instrument.read()
         self._second_first_j = self._second.energy_j() if self._second else None
         self._epoch_count = epoch_count
@@ -72,8 +81,12 @@ class Logbook:
         before = self._mark
         self._mark = now = self._instrument.read()
         spent = self._group.total(before.until(now) if before else Spent(None, 0.0))
-        self._total = self._group.total(self._first.until(now) if self._first else Spent(None, 0.0))
-        self._read_second()
+        if self._group.can_talk:
+            self._total = self._group.total(self._first.until(now) if self._first else Spent(None, 0.0))
+        else:
+            self._total = (self._total or NOTHING_SPENT) + spent
+        self._second_j = self._group.total(Spent(self._second_now_j(), 0.0)).energy_j
+        self.phases.merge()
         self._next.add_epoch(spent, is_settled=is_settled)
         cost = self._spending.add_epoch(spent)
         self._epoch_count += 1
@@ -98,17 +111,27 @@ class Logbook:
     def end(self, ending: Ending, reason: str, *, is_cut_short: bool) -> None:
         """Write the last summary; an epoch that was cut short counts as spent."""
         self.phases.end_all()
-        if is_cut_short:
-            self._mark = self._instrument.read()
-            self._read_second()
-            self._total = self._first.until(self._mark) if self._first else None
+        if is_cut_short and self._mark is not None:
+            self._total = self._rest_included(self._mark)
+            self._second_j = self._second_now_j() if self._group.size == 1 else self._second_j
         if self._group.is_leader:
             self.write_summary(ending, reason)
 
-    def _read_second(self) -> None:
+    def _rest_included(self, mark: Reading) -> Spent | None:
+        """Return what was spent, with what came since the last epoch; of that, the other processes can't be asked."""
+        self._mark = now = self._instrument.read()
+        if self._group.size == 1:
+            return self._first.until(now) if self._first else None
+        return (self._total or NOTHING_SPENT) + mark.until(now)
+
+    def _second_now_j(self) -> float | None:
+        """Return the energy in J by the meter that checks the first one; None if it can't be known."""
         now_j = self._second.energy_j() if self._second else None
-        known = now_j is not None and self._second_first_j is not None
-        self._second_j = (now_j or 0.0) - (self._second_first_j or 0.0) if known else None
+        return None if now_j is None or self._second_first_j is None else now_j - self._second_first_j
+
+    def _new_spending(self) -> Spending:
+        earlier = Spent(self._assignment.earlier_energy_j, self._assignment.earlier_time_s)
+        return Spending(self._assignment.plan, self._hardware.max_power_w, earlier)
 
     def write_summary(self, ending: Ending, reason: str) -> None:
         """Write what was spent up to the end of the last epoch."""
@@ -123,9 +146,9 @@ class Logbook:
             time_s=spent.time_s,
             energy_source=meter.name,
             energy_estimated=meter.estimated,
-            accelerator=meter.accelerator,
-            accelerator_count=meter.accelerator_count,
-            max_power_w=meter.max_power_w,
+            accelerator=self._hardware.accelerator,
+            accelerator_count=self._hardware.count,
+            max_power_w=self._hardware.max_power_w,
             profiles=self.phases.profiles(),
             second_energy_j=self._second_j,
             second_energy_source=self._second.name if self._second else "",
@@ -133,3 +156,7 @@ class Logbook:
             power_limit_found_w=self._limiter.found_w,
             power_limit_w=self.settled_limit_w,
         ).write(self._assignment.summary_path)
+
+
+def _second_of(meter: Meter) -> Meter | None:
+    return meter.second if isinstance(meter, CheckedMeter) else None

@@ -7,6 +7,7 @@ from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.phases import PhaseTotals
 
 Batch = TypeVar("Batch")
+_SEQUENCES = (list, tuple)
 
 
 class Steps(Protocol):
@@ -37,7 +38,6 @@ class RunningLoop:
             steps: Follows its steps; None for nobody.
             length: How many steps it has; None if that isn't known.
         """
-        self._phase = phase
         self._totals = totals
         self._steps = steps
         self._window = totals.begin(phase)
@@ -48,7 +48,7 @@ class RunningLoop:
         """Begin a step of so many samples."""
         if self._steps is not None:
             self._steps.step()
-        self._totals.count(self._phase, samples)
+        self._window.samples += samples
 
     def end(self) -> None:
         """End it."""
@@ -81,9 +81,10 @@ class MeasuredLoop(Generic[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         """Hand on the batches."""
         loop = self._begin(length_of(self._batches))
+        step, batch_size = loop.step, self._batch_size
         try:
             for batch in self._batches:
-                loop.step(sample_count(batch, self._batch_size))
+                step(sample_count(batch, batch_size))
                 yield batch
         finally:
             loop.end()
@@ -91,12 +92,15 @@ class MeasuredLoop(Generic[Batch]):
 
 def sample_count(batch: Any, otherwise: int) -> int:
     """Return the samples in a batch: the length of its first tensor, or ``otherwise`` if it shows none."""
-    if isinstance(batch, Mapping):
-        return sample_count(next(iter(batch.values()), None), otherwise)
-    if isinstance(batch, list | tuple):
+    # The usual kinds first: this is done for every step, and asking for a Mapping is what takes longest.
+    if isinstance(batch, _SEQUENCES):
         return sample_count(batch[0], otherwise) if batch else otherwise
     shape = getattr(batch, "shape", None)
-    return int(shape[0]) if isinstance(shape, tuple) and shape else otherwise
+    if isinstance(shape, tuple):
+        return int(shape[0]) if shape else otherwise
+    if isinstance(batch, Mapping):
+        return sample_count(next(iter(batch.values()), None), otherwise)
+    return otherwise
 
 
 def length_of(batches: Any) -> int | None:

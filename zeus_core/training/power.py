@@ -1,36 +1,41 @@
 """The power limit of a trial while it trains: profiled, or known from earlier trials, and put back at the end."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from zeus_kfp.zeus_core.meters import Meter
-from zeus_kfp.zeus_core.power.interface import LimitRange, PowerLimiter
+from zeus_kfp.zeus_core.power.interface import LimitRange, PowerLimiter, common_range
+from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.power.on_signal import RestoreAtEnd
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.power.profiling import Part, PowerProfiler
 from zeus_kfp.zeus_core.power.selectors import parse_selector
+from zeus_kfp.zeus_core.training.fleet import Hardware
 from zeus_kfp.zeus_core.training.group import Group
+from zeus_kfp.zeus_core.training.instrument import Instrument
 from zeus_kfp.zeus_core.training.phases import PhaseTotals
 from zeus_kfp.zeus_core.trial import TrialPlan
 
 
 class SharedLimiter:
-    """A limiter of which every process of a group has its own; all of them see the leader's limits."""
+    """A limiter of which every process that measures has its own; all of them see the leader's limits."""
 
     def __init__(self, limiter: PowerLimiter, group: Group) -> None:
-        """Agree on what may be set; called in every process."""
+        """Agree on what may be set: what every GPU takes; called in every process."""
         self._limiter = limiter
         self._group = group
         self.name = limiter.name
         self.why_not = limiter.why_not
-        lowest_w = group.agree(limiter.allowed.lowest_w if limiter.allowed else math.nan)
-        highest_w = group.agree(limiter.allowed.highest_w if limiter.allowed else math.nan)
-        self.allowed = None if math.isnan(lowest_w) else LimitRange(lowest_w, highest_w)
+        self.allowed = common(group.gather((group.measures, limiter.allowed)))
         self.found_w = self._shared(limiter.found_w)
 
     def set(self, power_limit_w: float) -> float | None:
         """Set a limit wherever this process may, and return the one that stands for the leader."""
         return self._shared(self._limiter.set(power_limit_w))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this process has put back what it found."""
+        return self._limiter.is_over
 
     def restore(self) -> None:
         """Put back what this process found."""
@@ -45,6 +50,17 @@ class SharedLimiter:
         return None if math.isnan(shared_w) else shared_w
 
 
+def common(told: Sequence[tuple[bool, LimitRange | None]]) -> LimitRange | None:
+    """Return what all processes that have GPUs may set; None if that is nothing, or one of them may set none.
+
+    Args:
+        told: Of each process whether it has any, and what it may set.
+    """
+    ranges = [allowed for has_gpus, allowed in told if has_gpus]
+    known = [(allowed.lowest_w, allowed.highest_w) if allowed else None for allowed in ranges]
+    return common_range(known, math.inf)
+
+
 class PowerControl:
     """Sets the power limits of a trial.
 
@@ -56,7 +72,7 @@ class PowerControl:
         self,
         plan: TrialPlan,
         limiter: PowerLimiter,
-        meter: Meter,
+        instrument: Instrument,
         totals: PhaseTotals,
         options: ProfilingOptions,
         group: Group,
@@ -65,7 +81,8 @@ class PowerControl:
         """Prepare; nothing is set before :meth:`start`."""
         self._plan = plan
         self._limiter = limiter
-        self._meter = meter
+        self._instrument = instrument
+        self._hardware = Hardware.of(instrument.meter)
         self._totals = totals
         self._options = options
         self._group = group
@@ -87,36 +104,44 @@ class PowerControl:
     @property
     def settled_limit_w(self) -> float | None:
         """The limit in W that was chosen, after profiling or by earlier trials, and stands; None if none was."""
+        if self._limiter.is_over:  # a signal came, or a limit was refused
+            return None
         return self._known_standing_w if self.profiler is None else self.profiler.chosen_w
 
-    def start(self) -> None:
-        """Set the limit that is known to be best, or begin to look for it."""
-        self._guard = RestoreAtEnd(self._limiter)
+    def start(self, limiter: PowerLimiter, hardware: Hardware) -> None:
+        """Set the limit that is known to be best, or begin to look for it.
+
+        Args:
+            limiter: What sets the limits of this process's GPUs.
+            hardware: What all processes together run on.
+        """
+        self._limiter, self._hardware = limiter, hardware
+        self._guard = RestoreAtEnd(limiter)
+        self._totals.start(hardware, self._guard)
         shared = SharedLimiter(self._limiter, self._group)
         limits_w = self._limits_w(shared.allowed)
         known_w = self._known_w()
         if known_w is not None and shared.allowed is not None:
-            self._known_standing_w = standing_w = shared.set(known_w)
-            self._totals.enter(Part.SETTLED, standing_w)
-            self._say(f"power limit {standing_w or math.nan:g} W set, known from earlier trials")
-        elif len(limits_w) > 1 and not self._group.agree(self._meter.estimated):
+            self._set_known(shared, known_w)
+        elif len(limits_w) > 1 and not self._group.agree(self._instrument.meter.estimated):
             self._say(f"profiling {len(limits_w)} power limits from {limits_w[0]:g} to {limits_w[-1]:g} W")
             self.profiler = self._profiler(shared, limits_w)
 
-    def begin_loop(self, steps: int | None) -> None:
-        """Begin a training loop."""
-        if self.profiler is not None:
-            self.profiler.begin_loop(steps)
+    def _set_known(self, limiter: PowerLimiter, known_w: float) -> None:
+        """Set the limit that earlier trials found best, or say that another one stands."""
+        standing_w = limiter.set(known_w)
+        self._totals.enter(Part.SETTLED, standing_w)
+        standing = "an unknown limit" if standing_w is None else f"{standing_w:g} W"
+        if standing_w is not None and limiter.allowed and is_same(standing_w, limiter.allowed.clamped(known_w)):
+            self._known_standing_w = standing_w
+            self._say(f"power limit {standing} set, known from earlier trials")
+        else:
+            self._say(f"power limit {known_w:g} W, known from earlier trials, can't be set: {standing} stands")
 
-    def step(self) -> None:
-        """Begin a step of training."""
-        if self.profiler is not None:
-            self.profiler.step()
-
-    def end_loop(self) -> None:
-        """End a training loop."""
-        if self.profiler is not None:
-            self.profiler.end_loop()
+    @property
+    def follower(self) -> PowerProfiler | None:
+        """What must follow the steps of a training loop that begins now; None if nothing must."""
+        return None if self.is_settled else self.profiler
 
     def end_epoch(self) -> None:
         """End an epoch."""
@@ -132,7 +157,7 @@ class PowerControl:
 
     def _known_w(self) -> float | None:
         """Return the limit in W that earlier trials found best on these GPUs; None if there is none."""
-        plan, model = self._plan, self._meter.accelerator
+        plan, model = self._plan, self._hardware.accelerator
         is_alike = plan.power_limit_accelerator in ("", model) and self._objective == plan.power_objective
         return plan.power_limit_w if self._group.agree(is_alike) else None
 
@@ -148,15 +173,15 @@ class PowerControl:
         return LimitRange(lowest_w, max(lowest_w, highest_w)).sweep(self._options.step_w)
 
     def _profiler(self, limiter: PowerLimiter, limits_w: tuple[float, ...]) -> PowerProfiler:
-        max_power_w = self._plan.max_power_w or self._meter.max_power_w or limits_w[0] * self._meter.accelerator_count
+        max_power_w = self._plan.max_power_w or self._hardware.max_power_w or limits_w[0] * self._hardware.count
         return PowerProfiler(
             limiter,
             limits_w,
             self._totals,
             parse_selector(self._objective, eta_knob=self._plan.eta_knob, max_power_w=max_power_w),
             self._options,
-            shortest_window_s=self._meter.shortest_window_s,
-            settling_s=self._meter.settling_s,
+            shortest_window_s=self._instrument.meter.shortest_window_s,
+            settling_s=self._instrument.meter.settling_s,
             most_epochs=max(self._plan.max_epochs // 2, 1),
             say=self._say,
             agree=self._group.agree,

@@ -3,8 +3,10 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, Self, TypeVar
 
 from zeus_kfp.zeus_core.errors import DivergedError, InvalidValueError
@@ -13,6 +15,7 @@ from zeus_kfp.zeus_core.power import ObserveOnly, PowerLimiter
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training.assignment import Assignment, read_assignment
+from zeus_kfp.zeus_core.training.fleet import Claim, share_out
 from zeus_kfp.zeus_core.training.group import Group, SoleProcess, share_of
 from zeus_kfp.zeus_core.training.instrument import Instrument, synchronize_gpu
 from zeus_kfp.zeus_core.training.local import local_assignment
@@ -68,6 +71,7 @@ class Trial:
         limiter: PowerLimiter | None = None,
         profiling: ProfilingOptions | None = None,
         group: Group | None = None,
+        claim: Claim | None = None,
     ) -> None:
         """Take an assignment; usually made by :meth:`from_environment` or :meth:`local`.
 
@@ -80,6 +84,7 @@ class Trial:
             limiter: What sets power limits; None leaves them alone.
             profiling: How power limits are profiled; None for the defaults.
             group: The processes that train together; None if this one trains alone.
+            claim: What this process could measure, where others could do it too; None to keep the meter as it is.
         """
         self.plan = plan = assignment.plan
         self.batch_size = plan.batch_size
@@ -91,17 +96,20 @@ class Trial:
         self.epoch = -1
         self.metric: float | None = None
         self.best_metric: float | None = None
-        self._meter = meter
+        self._claim = claim
+        # Held weakly: a loop that is left by a break ends its epochs by letting go of their iterator.
+        self._under_way: weakref.ref[Generator[int, None, None]] | None = None
         self._group = group = group or SoleProcess()
         limiter = limiter or ObserveOnly()
         told = progress if group.is_leader else None
-        instrument = Instrument(meter, clock, synchronize)
+        self._limiter = limiter
+        self._instrument = instrument = Instrument(meter, clock, synchronize)
         self.windows = Windows(instrument)
         self._logbook = Logbook(assignment, instrument, limiter, group, told)
         self._power = PowerControl(
             plan,
             limiter,
-            meter,
+            instrument,
             self._logbook.phases,
             profiling or ProfilingOptions(),
             group,
@@ -169,6 +177,11 @@ class Trial:
         return cls(assignment, **open_machine(os.environ), progress=_print)
 
     @property
+    def process_count(self) -> int:
+        """How many processes train together, this one included."""
+        return self._group.size
+
+    @property
     def local_batch_size(self) -> int:
         """Samples of a batch in each of the processes that train together; all of them without any other process.
 
@@ -197,9 +210,14 @@ class Trial:
         if self._logbook.is_started:
             raise InvalidValueError("trial.epochs() can be used once: a trial is one training run")
         self._group.connect()
-        self._power.start()
-        self._logbook.start(start)
-        return self._epochs(start)
+        self._instrument.meter, self._limiter, hardware = share_out(
+            self._group, self._claim, self._instrument.meter, self._limiter
+        )
+        self._power.start(self._limiter, hardware)
+        self._logbook.start(start, hardware)
+        epochs = self._epochs(start)
+        self._under_way = weakref.ref(epochs)
+        return epochs
 
     def train(self, batches: Iterable[Batch]) -> MeasuredLoop[Batch]:
         """Return the batches of an epoch's training; what they take counts as the training phase."""
@@ -241,7 +259,7 @@ class Trial:
         """
         if not self._in_epoch:
             raise InvalidValueError(f"a loop of {phase.value} belongs inside an epoch of trial.epochs()")
-        follower = self._power if phase is Phase.TRAIN else None
+        follower = self._power.follower if phase is Phase.TRAIN else None
         return RunningLoop(phase, self._logbook.phases, follower, steps)
 
     def save_model(self, model: Any) -> None:
@@ -259,19 +277,23 @@ class Trial:
     def close(self) -> None:
         """Say that training is over, put back the power limits, and give back the meter."""
         try:
+            # A loop that was left by an exception, or whose iterator the user's code still holds.
+            epochs = self._under_way() if self._under_way else None
+            if isinstance(epochs, GeneratorType) and not epochs.gi_running:
+                epochs.close()
             if self._ending is Ending.RUNNING:
                 self._end(Ending.ENDED, "the training code never began trial.epochs()")
         finally:
             # Whatever a broken GPU says to the last reading.
             self._power.end()
-            self._meter.close()
+            self._instrument.meter.close()
 
     def _note(self, metric: float) -> None:
         self.metric = self._reported = metric
         best = max if self.plan.higher_is_better else min
         self.best_metric = metric if self.best_metric is None else best(self.best_metric, metric)
 
-    def _epochs(self, start: int) -> Iterator[int]:
+    def _epochs(self, start: int) -> Generator[int, None, None]:
         reason = "max_epochs"
         try:
             for epoch in range(start, self.plan.max_epochs):

@@ -72,7 +72,8 @@ def make_trial(job: JobSpec, recurrence: int, slot: int, number: int, outcome: S
         state=state, reason=reason, error=error, num_epochs=epochs, metric=0.953 if state is R else None,
         energy_j=energy_j, time_s=time_s, cost=cost, energy_source="estimate", energy_estimated=True,
         max_power_w=POWER_W, accelerator="2-core CPU", accelerator_count=1, node="node-1", attempts=1, model_uri="",
-        power_limiter="", power_limit_found_w=None, power_limit_w=None,
+        power_limiter="", power_limit_found_w=None, power_limits_found_w={}, power_limit_w=None,
+        second_energy_j=None, second_energy_source="",
         issued_at=opened, lease_expires_at=opened + timedelta(hours=1), finished_at=opened + timedelta(minutes=5),
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from zeus_kfp.zeus_core.meters import open_meter
 from zeus_kfp.zeus_core.power import open_limiter
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training import Trial
-from zeus_kfp.zeus_core.training.huggingface import ZeusCallback
+from zeus_kfp.zeus_core.training.huggingface import ZeusCallback, with_batch_size
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.summary import Ending, Summary
 
@@ -41,7 +41,7 @@ def accuracy(prediction):
 
 @pytest.fixture
 def trainer(tmp_path):
-    def make(trial, metric="eval_accuracy", samples=256, callbacks=(), **arguments):
+    def make(trial, metric="eval_accuracy", samples=256, callbacks=(), prepare=lambda args: args, **arguments):
         transformers.set_seed(0)
         config = transformers.BertConfig(
             vocab_size=WORDS, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
@@ -59,7 +59,7 @@ def trainer(tmp_path):
         }
         return transformers.Trainer(
             model=transformers.BertForSequenceClassification(config),
-            args=transformers.TrainingArguments(**usual | arguments),
+            args=prepare(transformers.TrainingArguments(**usual | arguments)),
             train_dataset=sentences(samples),
             eval_dataset=sentences(32),
             compute_metrics=accuracy,
@@ -102,6 +102,88 @@ def test_steps_of_several_batches_count_all_their_samples(trainer, tmp_path):
     trainer(trial, per_device_train_batch_size=8, gradient_accumulation_steps=2).train()
     assert trial._logbook.phases.samples(Phase.TRAIN) == 256
     assert trial._logbook.phases.samples(Phase.EVAL) == 32
+
+
+def with_gpus(count):
+    """Let the Trainer believe in several GPUs in its process, which it then wraps in DataParallel."""
+
+    def prepare(args):
+        assert args.n_gpu == 0
+        args._n_gpu = count
+        return args
+
+    return prepare
+
+
+class Sizes(transformers.TrainerCallback):
+    """Notes the samples of each batch that the model sees in training."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_train_begin(self, args, state, control, model=None, **_):
+        model.register_forward_pre_hook(lambda module, args, kwargs: self.note(module, kwargs), with_kwargs=True)
+
+    def note(self, module, inputs):
+        self.seen += [len(inputs["input_ids"])] if module.training else []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "accumulation", "per_device"), [(0, 1, 32), (2, 1, 16), (4, 1, 8), (2, 4, 4), (0, 2, 16), (8, 4, 1)]
+)
+def test_the_suggested_batch_size_is_the_effective_one(trainer, tmp_path, gpus, accumulation, per_device):
+    trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=1, directory=tmp_path)
+    sizes = Sizes()
+    made = trainer(
+        trial,
+        callbacks=[sizes],
+        prepare=lambda args: with_batch_size(with_gpus(gpus)(args), trial),
+        gradient_accumulation_steps=accumulation,
+    )
+    made.train()
+    assert made.args.per_device_train_batch_size == per_device
+    assert set(sizes.seen) == {32 // accumulation}
+    assert made.state.global_step == 256 // 32
+    assert trial._logbook.phases.samples(Phase.TRAIN) == 256
+
+
+@pytest.mark.parametrize(
+    ("gpus", "arguments", "effective"),
+    [
+        (2, {}, 64),
+        (0, {"gradient_accumulation_steps": 2}, 64),
+        (0, {"per_device_train_batch_size": 16}, 16),
+        (2, {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}, 64),
+    ],
+)
+def test_another_effective_batch_size_is_refused_by_name(trainer, tmp_path, gpus, arguments, effective):
+    trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=1, directory=tmp_path)
+    with pytest.raises(InvalidValueError) as raised:
+        trainer(trial, prepare=with_gpus(gpus), **arguments).train()
+    for part in (
+        f"per_device_train_batch_size={arguments.get('per_device_train_batch_size', 32)}",
+        f"gradient_accumulation_steps={arguments.get('gradient_accumulation_steps', 1)}",
+        f"n_gpu)={gpus}",
+        f"make {effective} samples",
+        "the trial's batch size is 32",
+        "with_batch_size(args, trial)",
+    ):
+        assert part in str(raised.value)
+
+
+def test_a_batch_that_cannot_be_divided_is_refused_by_name(trainer, tmp_path):
+    trial = Trial.local(batch_size=6, target_metric=2.0, max_epochs=1, directory=tmp_path)
+    with pytest.raises(
+        InvalidValueError, match=r"a batch of 6 samples can't be divided into 4 equal parts .*n_gpu\)=2"
+    ):
+        trainer(trial, prepare=lambda args: with_batch_size(with_gpus(2)(args), trial), gradient_accumulation_steps=2)
+
+
+@pytest.mark.parametrize("prepare", [with_batch_size, lambda args, trial: args])
+def test_a_trainer_that_would_choose_its_own_batch_size_is_refused(trainer, tmp_path, prepare):
+    trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=1, directory=tmp_path)
+    with pytest.raises(InvalidValueError, match="auto_find_batch_size=True lets the Trainer go on with a smaller"):
+        trainer(trial, prepare=lambda args: prepare(args, trial), auto_find_batch_size=True).train()
 
 
 def test_an_evaluation_in_the_middle_of_an_epoch_is_no_end_of_it(trainer, tmp_path):

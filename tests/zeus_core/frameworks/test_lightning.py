@@ -1,6 +1,7 @@
 """The real Trainer of Lightning, on a tiny model with random weights."""
 
 import json
+from types import SimpleNamespace
 
 import lightning.pytorch as pl
 import pytest
@@ -40,7 +41,7 @@ def loader(count, batch_size):
     return torch.utils.data.DataLoader(data, batch_size=batch_size)
 
 
-def fit(trial, tmp_path, metric="val_accuracy", samples=256, callbacks=(), fail_at=None, **options):
+def fit(trial, tmp_path, metric="val_accuracy", samples=256, callbacks=(), fail_at=None, train=None, **options):
     torch.manual_seed(0)
     usual = {
         "max_epochs": trial.plan.max_epochs,
@@ -52,7 +53,7 @@ def fit(trial, tmp_path, metric="val_accuracy", samples=256, callbacks=(), fail_
         "default_root_dir": str(tmp_path),
     }
     trainer = pl.Trainer(**usual | options, callbacks=[ZeusCallback(trial, metric), *callbacks])
-    trainer.fit(Model(fail_at), loader(samples, trial.local_batch_size), loader(64, 32))
+    trainer.fit(Model(fail_at), train or loader(samples, trial.local_batch_size), loader(64, 32))
     return trainer
 
 
@@ -96,6 +97,50 @@ def test_a_metric_that_is_not_there_is_named(tmp_path):
     trial = Trial.local(batch_size=32, target_metric=2.0, directory=tmp_path)
     with pytest.raises(InvalidValueError, match="no metric 'val_f1'; those of this epoch are .'val_accuracy'"):
         fit(trial, tmp_path, metric="val_f1")
+
+
+@pytest.mark.parametrize(("batch_size", "accumulate"), [(32, 1), (16, 2), (8, 4)])
+def test_batches_that_make_up_the_suggested_size_are_welcome(tmp_path, batch_size, accumulate):
+    trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=2, directory=tmp_path)
+    trainer = fit(trial, tmp_path, train=loader(256, batch_size), accumulate_grad_batches=accumulate)
+    assert trainer.global_step == 2 * 256 // 32
+    assert trial._logbook.phases.samples(Phase.TRAIN) == 512
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "accumulate", "effective"), [(32, 2, 64), (16, 1, 16), (64, 1, 64), (16, 4, 64)]
+)
+def test_another_effective_batch_size_is_refused_by_name(tmp_path, batch_size, accumulate, effective):
+    trial = Trial.local(batch_size=32, target_metric=2.0, directory=tmp_path)
+    message = f"batch_size={batch_size}, accumulate_grad_batches={accumulate}, .* make {effective} samples .* is 32"
+    with pytest.raises(InvalidValueError, match=message):
+        fit(trial, tmp_path, train=loader(256, batch_size), accumulate_grad_batches=accumulate)
+
+
+def test_a_schedule_that_changes_the_batch_size_later_is_refused_then(tmp_path):
+    trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=4, directory=tmp_path)
+    schedule = pl.callbacks.GradientAccumulationScheduler({0: 1, 2: 2})
+    with pytest.raises(InvalidValueError, match="accumulate_grad_batches=2"):
+        fit(trial, tmp_path, callbacks=[schedule])
+    assert len(history(tmp_path)) == 2
+
+
+def test_batches_of_the_users_own_making_have_no_one_size(tmp_path):
+    trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=1, directory=tmp_path)
+
+    class Batches:
+        def __iter__(self):
+            return iter([(torch.randn(count, 8), torch.zeros(count, dtype=torch.long)) for count in (5, 32, 7)])
+
+    fit(trial, tmp_path, train=Batches())
+    assert trial._logbook.phases.samples(Phase.TRAIN) == 44
+
+
+def test_processes_that_lightning_would_start_itself_are_refused(tmp_path):
+    trial = Trial.local(batch_size=32, target_metric=2.0, directory=tmp_path)
+    trainer = SimpleNamespace(num_devices=2, num_nodes=1, world_size=2)
+    with pytest.raises(InvalidValueError, match="devices=2, num_nodes=1 train with 2 processes, .* one of 1: start"):
+        ZeusCallback(trial, "val_accuracy").on_train_start(trainer, None)
 
 
 class Gpu(pl.Callback):

@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing
 
 import pytest
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.power import LimitRange, open_limiter, repair_limits
+from zeus_kfp.zeus_core.power.found import FoundFile
 
 SET_AND = """
 import os, signal, sys
@@ -135,7 +137,7 @@ def test_a_limit_without_effect_ends_the_setting(fake_gpus, caplog):
     limiter = open_limiter()
     fake_gpus.set(SET="ignored")
     assert limiter.set(150) == 250
-    assert "150 W were asked for, but 250.0 W stand: the limits found are put back" in caplog.text
+    assert "150 W were asked for on GPU 0, but 250 W stand: the limits found are put back" in caplog.text
     fake_gpus.set(SET=None)
     assert limiter.set(150) == 250
     limiter.close()
@@ -165,15 +167,62 @@ def test_after_it_is_restored_nothing_is_set(fake_gpus):
     assert fake_gpus.limits_w() == [250]
 
 
+# Starts a sleeper, tells its number, and ends: nobody knows any more where the sleeper came from.
+ADOPTED = """
+import subprocess, sys
+sleeper = subprocess.Popen(["sleep", "600"], start_new_session={}, stdout=-3, stderr=-3)
+print(sleeper.pid)
+"""
+# A launcher as torchrun is one: every rank leads a session of its own, and has the launcher for its parent.
+LAUNCHER = """
+import os, subprocess, sys
+rank_1 = subprocess.Popen(["sleep", "600"], start_new_session=True)
+code = "from zeus_kfp.zeus_core.power import open_limiter as o; limiter = o(); print(limiter.name, limiter.why_not)"
+environ = os.environ | {"FAKE_NVML_PROCESS": str(rank_1.pid)}
+subprocess.run([sys.executable, "-c", code], env=environ, start_new_session=True)
+rank_1.kill()
+"""
+
+
+@pytest.fixture
+def adopted():
+    """Return a function that starts a process which is nobody's."""
+    started = []
+
+    def start(other_session=True, **environ):
+        code = ADOPTED.format(other_session)
+        told = subprocess.run([sys.executable, "-c", code], env=os.environ | environ, capture_output=True, check=True)
+        started.append(int(told.stdout))
+        return started[-1]
+
+    yield start
+    for process_id in started:
+        os.kill(process_id, signal.SIGKILL)
+
+
 @pytest.mark.parametrize(("other_session", "name"), [(True, "observe only"), (False, "nvml")])
-def test_a_gpu_that_someone_else_works_on_is_left_alone(fake_gpus, other_session, name):
-    with subprocess.Popen(["sleep", "60"], start_new_session=other_session) as process:
-        fake_gpus.set(GPUS="2", PROCESS_1=str(process.pid))
-        limiter = open_limiter()
-        process.kill()
-    assert limiter.name == name
-    assert (f"process {process.pid} works on GPU 1" in limiter.why_not) is other_session
-    limiter.close()
+def test_a_gpu_that_someone_else_works_on_is_left_alone(fake_gpus, adopted, other_session, name):
+    stranger = adopted(other_session)
+    fake_gpus.set(GPUS="2", PROCESS_1=str(stranger))
+    with closing(open_limiter()) as limiter:
+        assert limiter.name == name
+        assert (f"process {stranger} works on GPU 1" in limiter.why_not) is other_session
+
+
+@pytest.mark.parametrize(("mark", "name"), [("/scratch/trial.json", "nvml"), ("/other/trial.json", "observe only")])
+def test_processes_of_the_same_trial_are_no_strangers(fake_gpus, adopted, mark, name):
+    fake_gpus.set(PROCESS=str(adopted(ZEUS_KFP_TRIAL=mark)))
+    code = "from zeus_kfp.zeus_core.power import open_limiter as o; print(o().name)"
+    environ = fake_gpus.environ | {"ZEUS_KFP_TRIAL": "/scratch/trial.json"}
+    told = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
+    assert told.stdout.strip() == name
+
+
+@pytest.mark.parametrize(("world_size", "name"), [("2", "nvml"), ("", "observe only")])
+def test_the_other_ranks_of_a_launcher_are_no_strangers(fake_gpus, world_size, name):
+    environ = fake_gpus.environ | {"WORLD_SIZE": world_size}
+    told = subprocess.run([sys.executable, "-c", LAUNCHER], env=environ, capture_output=True, text=True)
+    assert told.stdout.startswith(name)
 
 
 def test_a_process_that_cannot_be_seen_from_here_is_no_neighbour(fake_gpus):
@@ -326,11 +375,106 @@ def test_without_a_place_for_the_limit_found_nothing_is_set(fake_gpus, tmp_path)
     assert limiter.why_not.startswith("the limits found could not be kept for a repair")
 
 
-def test_a_folder_that_anyone_may_write_to_is_not_trusted(fake_gpus, tmp_path):
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    limiter = open_limiter(os.environ | {"ZEUS_KFP_LIMITS_FOLDER": str(tmp_path / "open")})
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o775])
+def test_of_a_folder_that_others_may_write_to_a_folder_of_ones_own_is_used(fake_gpus, tmp_path, mode):
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    folder.chmod(mode)
+    with closing(open_limiter(os.environ | {"ZEUS_KFP_LIMITS_FOLDER": str(folder)})) as limiter:
+        limiter.set(150)
+        [own] = folder.iterdir()
+        assert (own.name, own.stat().st_mode & 0o777) == (f"user-{os.getuid()}", 0o700)
+        assert json.loads(next(own.iterdir()).read_text())["found_w"] == 250
+
+
+def test_a_folder_of_ones_own_that_others_have_laid_is_not_trusted(fake_gpus, tmp_path):
+    folder = tmp_path / "volume"
+    (folder / "elsewhere").mkdir(parents=True)
+    folder.chmod(0o777)
+    (folder / f"user-{os.getuid()}").symlink_to("elsewhere")
+    limiter = open_limiter(os.environ | {"ZEUS_KFP_LIMITS_FOLDER": str(folder)})
     assert "must belong to user" in limiter.why_not
+    assert not list((folder / "elsewhere").iterdir())
+
+
+def test_a_look_after_what_was_left_does_not_stand_in_a_trials_way(fake_gpus, tmp_path):
+    with closing(open_limiter()):
+        pass
+    [path] = (tmp_path / "limits").iterdir()
+    looking = FoundFile(path)
+    threading.Timer(0.1, looking.close).start()
+    with closing(open_limiter()) as limiter:
+        assert limiter.name == "nvml"
+
+
+def test_a_limit_that_is_held_after_all_should_have_ended_is_named(fake_gpus, caplog):
+    with closing(open_limiter()) as limiter:
+        limiter.set(150)
+        repair_limits(patience_s=0.05)
+        assert f"process {os.getpid()} still holds the power limit of GPU-00345678-fake, which was 250 W" in caplog.text
+        assert fake_gpus.limits_w() == [150]
+        caplog.clear()
+        repair_limits(os.environ | {"CUDA_VISIBLE_DEVICES": ""}, patience_s=0.05)
+        repair_limits()
+        assert not caplog.records
+
+
+def test_a_process_that_training_forked_does_not_keep_the_limit_when_it_is_killed(fake_gpus, set_and):
+    code = """
+child = os.fork()
+if not child:
+    signal.pause()
+print(child, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", SET_AND.format(code=code)], env=fake_gpus.environ, stdout=subprocess.PIPE, text=True
+    ) as process:
+        worker = int(process.stdout.readline())
+        process.wait()
+        assert fake_gpus.limits_w() == [150]
+        repair_limits(patience_s=1.0)
+        os.kill(worker, signal.SIGKILL)
+    assert fake_gpus.limits_w() == [250]
+
+
+def test_a_limit_that_does_not_come_back_at_once_is_put_back_again(fake_gpus, caplog):
+    limiter = open_limiter()
+    limiter.set(150)
+    fake_gpus.set(SET="ignored")
+    real, tries = limiter._setter.set_limit, []
+
+    def late(gpu, power_limit_w):
+        tries.append(power_limit_w)
+        fake_gpus.set(SET="ignored" if len(tries) < 3 else None)
+        real(gpu, power_limit_w)
+
+    limiter._setter.set_limit = late
+    limiter.close()
+    assert (tries, fake_gpus.limits_w(), caplog.records) == ([250, 250, 250], [250], [])
+
+
+def test_what_could_not_be_put_back_is_said_once_and_tried_again(fake_gpus, caplog):
+    limiter = open_limiter()
+    limiter.set(150)
+    fake_gpus.set(SET="denied")
+    limiter.restore()
+    assert limiter.is_over
+    limiter.restore()
+    assert caplog.text.count("the 250 W found on GPU 0 can't be put back") == 1
+    fake_gpus.set(SET=None)
+    limiter.close()
+    assert fake_gpus.limits_w() == [250]
+
+
+def test_a_repair_without_effect_keeps_what_it_knows(fake_gpus, set_and, caplog):
+    set_and("os.kill(os.getpid(), signal.SIGKILL)")
+    fake_gpus.set(SET="ignored")
+    repair_limits()
+    assert "can't be put back: 250 W were asked for on GPU 0, but 150 W stand" in caplog.text
+    fake_gpus.set(SET=None)
+    repair_limits()
+    assert fake_gpus.limits_w() == [250]
 
 
 def test_a_repair_without_any_gpu_is_no_error(fake_gpus, set_and, caplog):
@@ -338,3 +482,15 @@ def test_a_repair_without_any_gpu_is_no_error(fake_gpus, set_and, caplog):
     fake_gpus.set(GPUS=None)
     repair_limits()
     assert "can't be put back: NVML can't be opened" in caplog.text
+
+
+def test_a_repair_never_raises_whatever_the_environment_says(fake_gpus, set_and, caplog, monkeypatch):
+    set_and("os.kill(os.getpid(), signal.SIGKILL)")
+    fake_gpus.set(SET="denied")
+    monkeypatch.setenv("ZEUSD_HOST_PORT", "no address")
+    repair_limits()
+    assert "ZEUSD_HOST_PORT must be like node-7:4938, not 'no address'" in caplog.text
+    monkeypatch.delenv("ZEUSD_HOST_PORT")
+    fake_gpus.set(SET=None)
+    repair_limits()
+    assert fake_gpus.limits_w() == [250]

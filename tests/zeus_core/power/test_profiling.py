@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -208,7 +210,7 @@ def test_a_trial_too_short_for_all_limits_decides_with_what_it_knows(bench):
 def test_a_trial_too_short_for_any_limit_leaves_it_as_found(bench):
     summary = bench.run(steps=3, step_s=0.01, max_epochs=4)
     assert (rows_of(summary), set(bench.steps)) == ({}, {250})
-    assert bench.chosen == ["no power limit could be profiled: it stays as it was found (250 W)"]
+    assert bench.chosen == ["no power limit could be chosen: it stays as it was found (250 W)"]
 
 
 def test_evaluation_gives_rows_of_its_own(bench):
@@ -243,6 +245,25 @@ def test_a_loop_that_is_left_each_time_comes_to_a_choice(bench):
                 break
         trial.report_metric(0.0)
     assert bench.steps[-1] == cheapest(0.5)
+
+
+@pytest.mark.parametrize("epochs_without_training", [(0, 1, 2), (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)])
+def test_epochs_that_only_evaluate_neither_hang_nor_profile(bench, epochs_without_training):
+    trial = bench.trial(max_epochs=10)
+    for epoch in trial.epochs():
+        for _ in trial.train(range(0 if epoch in epochs_without_training else 400)):
+            bench.steps.append(bench.gpus.limits_w()[0])
+            bench.gpus.work(0.1)
+        for _ in trial.eval(range(20)):
+            bench.gpus.work(0.1)
+        trial.report_metric(0.0)
+    trial.close()
+    summary = Summary.read(bench.folder / "summary.json")
+    never_trained = len(epochs_without_training) == 10
+    assert list(rows_of(summary)) == ([] if never_trained else LIMITS_W)
+    assert (len(bench.chosen), bench.gpus.limits_w()) == (1, [250])
+    assert summary.power_limit_w == (None if never_trained else cheapest(0.5))
+    assert sum(row.average_power_w > 0 for row in rows_of(summary, Phase.EVAL).values()) >= 1
 
 
 def test_a_loader_without_a_length_is_profiled(bench):
@@ -293,7 +314,7 @@ def test_permission_lost_midway_keeps_what_was_measured(bench, caplog):
     trial.close()
     rows = rows_of(Summary.read(bench.folder / "summary.json"))
     assert list(rows) == [250, 225, 200]
-    assert "175 W were asked for, but 200.0 W stand" in caplog.text
+    assert "175 W were asked for on GPU 0, but 200 W stand" in caplog.text
 
 
 @pytest.mark.parametrize("leave", [KeyboardInterrupt, RuntimeError, StopIteration])
@@ -356,3 +377,69 @@ for epoch in trial.epochs():
     assert done.returncode != 0
     assert fake_gpus.set_count() > 2
     assert fake_gpus.limits_w() == [250]
+
+
+def test_a_known_limit_that_is_refused_is_not_said_to_be_set(bench, caplog):
+    trial = bench.trial(plan={"power_limit_w": 175.0})
+    bench.gpus.set(SET="ignored")
+    for _ in trial.epochs():
+        for _ in trial.train(range(100)):
+            bench.gpus.work(0.1)
+        trial.report_metric(0.0)
+    trial.close()
+    summary = Summary.read(bench.folder / "summary.json")
+    assert "power limit 175 W, known from earlier trials, can't be set: 250 W stands" in bench.said
+    assert not [line for line in bench.said if "W set" in line]
+    assert summary.power_limit_w is None
+    assert list(rows_of(summary)) == [250]
+
+
+NO_ROW_OF = {60: 225, 49: 250, 149: 200}
+
+
+@pytest.mark.parametrize("step", NO_ROW_OF)
+def test_after_a_signal_whose_handler_returns_nothing_counts_under_the_limit_before(bench, step):
+    noted = []
+    before = signal.signal(signal.SIGTERM, lambda *_: noted.append(1))
+    try:
+        trial = bench.trial()
+        for epoch in trial.epochs():
+            for index in trial.train(range(400)):
+                bench.gpus.work(0.1)
+                if (epoch, index) == (0, step):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    assert bench.gpus.limits_w() == [250]
+            trial.report_metric(0.0)
+        trial.close()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    summary = Summary.read(bench.folder / "summary.json")
+    # The window that the signal has cut makes no row; those before it do, and power is that of their limit.
+    # Without any window left, the rest at the limit found makes one.
+    measured = [limit_w for limit_w in LIMITS_W if limit_w > NO_ROW_OF[step]] or [250]
+    rows = rows_of(summary)
+    assert list(rows) == measured
+    assert [row.average_power_w for row in rows.values()] == pytest.approx(measured, rel=1e-4)
+    assert (noted, summary.power_limit_w) == ([1], None)
+    assert bench.chosen == ["no power limit could be chosen: it stays as it was found (250 W)"]
+
+
+def test_after_a_signal_a_known_limit_counts_up_to_it(bench):
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        trial = bench.trial(plan={"power_limit_w": 150.0})
+        for epoch in trial.epochs():
+            for index in trial.train(range(400)):
+                if (epoch, index) == (1, 0):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                bench.gpus.work(0.1)
+            trial.report_metric(0.0)
+        trial.close()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    summary = Summary.read(bench.folder / "summary.json")
+    rows = rows_of(summary)
+    assert list(rows) == [150, 250]
+    assert rows[250].average_power_w == pytest.approx(250, rel=1e-3)
+    assert rows[150].average_power_w == pytest.approx(150, rel=1e-2)
+    assert summary.power_limit_w is None

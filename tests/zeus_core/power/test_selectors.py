@@ -19,6 +19,7 @@ from zeus_kfp.zeus_core.power.selectors import (
     sweep_of,
 )
 from zeus_kfp.zeus_core.profile import Phase, Profile
+from zeus_kfp.zeus_core.validation import MAX_ENERGY_J, MAX_TIME_S
 
 SWEEP = [
     SweepPoint(250, energy_j=100, time_s=10.0),
@@ -121,6 +122,54 @@ def test_no_point_of_a_sweep_costs_less_than_the_chosen_one(sweep, eta, max_powe
 def test_a_slowdown_is_never_larger_than_allowed(sweep, factor):
     chosen = MaxSlowdown(factor).choose(sweep)
     assert chosen.time_s <= factor * max(sweep, key=lambda point: point.power_limit_w).time_s
+
+
+FEW = st.integers(1, 4)
+TIED = st.dictionaries(st.sampled_from([100.0, 125.0, 150.0, 200.0, 250.0]), st.tuples(FEW, FEW), min_size=1)
+
+
+@given(TIED, st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([1.0, 1.5, 2.0, 4.0]), st.randoms())
+def test_sweeps_that_tie_and_go_up_and_down_are_chosen_from_as_trying_all_pairs_would(rows, eta, factor, random):
+    """Every limit is held against every other; none may beat the one that was chosen."""
+    sweep = [SweepPoint(limit_w, energy_j, time_s) for limit_w, (energy_j, time_s) in rows.items()]
+    random.shuffle(sweep)
+    rank = {
+        Energy(): lambda w: (rows[w][0], rows[w][1], -w),
+        Time(): lambda w: (rows[w][1], rows[w][0], -w),
+        ZeusCost(eta, 8.0): lambda w: (eta * rows[w][0] + (1 - eta) * 8 * rows[w][1], rows[w][1], -w),
+        MaxSlowdown(factor): lambda w: (rows[w][1] > factor * rows[max(rows)][1], w),
+    }
+    for selector, badness in rank.items():
+        chosen_w = selector.choose(sweep).power_limit_w
+        assert not [w for w in rows if badness(w) < badness(chosen_w)]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([None, 100.0, 200.0, 300.0]), st.floats(0, 500), st.floats(0, 1e6)), max_size=12)
+)
+def test_rows_without_power_throughput_or_limit_or_with_what_cannot_be_are_no_points(values):
+    made = [row(limit_w, power_w, throughput) for limit_w, power_w, throughput in values]
+    sweep = sweep_of(made)
+    last = {
+        w: (power, rate)
+        for w, power, rate in values
+        if w and power and rate and 0 < power / rate <= MAX_ENERGY_J and 1 / rate <= MAX_TIME_S
+    }
+    assert [point.power_limit_w for point in sweep] == sorted(last, reverse=True)
+    for point in sweep:
+        power_w, rate = last[point.power_limit_w]
+        assert (point.energy_j, point.time_s) == (power_w / rate, 1 / rate)
+    known_w = best_known_limit_w(made, **OURS | {"accelerator": "GPU"})
+    assert (known_w is None) is (len(last) < 2)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, None, "3"])
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_row_that_holds_no_number_is_refused(value, place):
+    values = [200.0, 150.0, 15.0]
+    values[place] = value
+    with pytest.raises(InvalidValueError):
+        row(*values)
 
 
 @pytest.mark.parametrize("selector", [Energy(), Time(), ZeusCost(0.5, 1.0), MaxSlowdown(1.1)])

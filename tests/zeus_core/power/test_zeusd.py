@@ -1,94 +1,48 @@
 """Power limits through a daemon that speaks zeusd's HTTP interface, on GPUs of the fake NVML."""
 
-import json
+import os
+import signal
 import socketserver
+import subprocess
+import sys
 import threading
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler
-from urllib.parse import parse_qs, urlsplit
 
-import pynvml
 import pytest
 
+from tests.fake_zeusd import Shown, TcpDaemon, UnixDaemon, running
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.meters.nvml_devices import LimitRefusedError, open_devices
+from zeus_kfp.zeus_core.meters.nvml_devices import LimitRefusedError
 from zeus_kfp.zeus_core.power import open_limiter, repair_limits
-from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter, zeusd_address
+from zeus_kfp.zeus_core.power.zeusd import zeusd_address
 from zeus_kfp.zeus_core.power.zeusd_client import ZeusdAddress, ZeusdClient
 
 
-class Daemon(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """A daemon that may set limits although its pods may not."""
-
-    daemon_threads = True
-
-    def __init__(self, path, gpus):
-        self.gpus, self.token, self.asked = gpus, "", []
-        self.shown = None
-        super().__init__(str(path), Handler)
-
-    def power_limit(self, index, limit_mw):
-        self.gpus.set(SET=None)
-        try:
-            pynvml.nvmlDeviceSetPowerManagementLimit(pynvml.nvmlDeviceGetHandleByIndex(index), limit_mw)
-        finally:
-            self.gpus.set(SET="denied")
-
-
-class Handler(BaseHTTPRequestHandler):
-    def address_string(self):
-        return "pod"
-
-    def log_message(self, *_):
-        pass
-
-    def do_GET(self):
-        gpus = self.server.shown
-        if urlsplit(self.path).path == "/discover":
-            self.answer(200, {"gpus": [{"id": key, "name": name} for key, (name, _) in gpus.items()], "cpus": []})
-        else:
-            self.answer(200, {str(key): {"energy_mj": energy_mj()} for key, (_, energy_mj) in gpus.items()})
-
-    def do_POST(self):
-        query = {key: value[0] for key, value in parse_qs(urlsplit(self.path).query).items()}
-        self.server.asked.append((urlsplit(self.path).path, query))
-        if self.server.token and self.headers["Authorization"] != f"Bearer {self.server.token}":
-            self.answer(403, {"error": "scope"})
-            return
-        try:
-            # The daemon's numbers start at 10, so that they can't be taken for those of the pod.
-            self.server.power_limit(int(query["gpu_ids"]) % 10, int(query["power_limit_mw"]))
-        except pynvml.NVMLError as error:
-            self.answer(400, {"error": str(error)})
-        else:
-            self.answer(200, {})
-
-    def answer(self, status, document):
-        body = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-def counter_mj(index):
-    return pynvml.nvmlDeviceGetTotalEnergyConsumption(pynvml.nvmlDeviceGetHandleByIndex(index))
+@pytest.fixture(params=["socket", "tcp"])
+def daemon(request, fake_gpus, tmp_path, monkeypatch):
+    """A pod with two GPUs that may not set limits, and a daemon that numbers them 10 and 11."""
+    fake_gpus.set(GPUS="2", SET="denied")
+    shown = {10 + index: Shown(index) for index in range(2)}
+    if request.param == "socket":
+        server = UnixDaemon(str(tmp_path / "zeusd.sock"), fake_gpus, shown)
+        monkeypatch.setenv("ZEUSD_SOCK_PATH", str(tmp_path / "zeusd.sock"))
+    else:
+        server = TcpDaemon(("127.0.0.1", 0), fake_gpus, shown)
+        monkeypatch.setenv("ZEUS_KFP_NODE_ADDRESS", "127.0.0.1")
+        monkeypatch.setenv("ZEUS_KFP_ZEUSD_PORT", str(server.server_address[1]))
+    with running(server):
+        yield server
 
 
 @pytest.fixture
-def daemon(fake_gpus, tmp_path, monkeypatch):
-    """A pod with two GPUs that may not set limits, and a daemon that numbers them 10 and 11."""
-    fake_gpus.set(GPUS="2", SET="denied")
-    pynvml.nvmlInit()
-    path = tmp_path / "zeusd.sock"
-    server = Daemon(path, fake_gpus)
-    server.shown = {10 + index: ("Fake GPU", lambda index=index: counter_mj(index)) for index in range(2)}
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    monkeypatch.setenv("ZEUSD_SOCK_PATH", str(path))
-    yield server
-    server.shutdown()
-    server.server_close()
-    pynvml.nvmlShutdown()
+def remote(fake_gpus, monkeypatch):
+    """A daemon whose address may be that of another node."""
+    fake_gpus.set(SET="denied")
+    monkeypatch.setattr(ZeusdAddress, "is_local", False)
+    server = TcpDaemon(("127.0.0.1", 0), fake_gpus, {0: Shown()})
+    monkeypatch.setenv("ZEUSD_HOST_PORT", f"127.0.0.1:{server.server_address[1]}")
+    with running(server):
+        yield server
 
 
 def test_a_pod_that_may_not_sets_its_limits_through_the_daemon(daemon, fake_gpus):
@@ -104,7 +58,7 @@ def test_a_pod_that_may_not_sets_its_limits_through_the_daemon(daemon, fake_gpus
 
 
 def test_gpus_are_told_by_their_counters_where_the_numbers_differ(daemon, fake_gpus, monkeypatch):
-    daemon.shown[12] = ("Fake GPU", lambda: 77)
+    daemon.shown[12] = Shown(energy_mj=77)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     with closing(open_limiter()) as limiter:
         limiter.set(150)
@@ -115,9 +69,10 @@ def test_gpus_are_told_by_their_counters_where_the_numbers_differ(daemon, fake_g
 @pytest.mark.parametrize(
     ("shown", "why"),
     [
-        ({10: ("Fake GPU", lambda: counter_mj(0)), 11: ("Fake GPU", lambda: 5)}, "GPU 1 (GPU-11345678-fake) can't be"),
-        ({key: ("Fake GPU", lambda: counter_mj(0)) for key in (10, 11, 12)}, "GPU 0 (GPU-00345678-fake) can't be told"),
-        ({10: ("Other", lambda: counter_mj(0)), 11: ("Other", lambda: counter_mj(1))}, "can't be told among zeusd's"),
+        ({10: Shown(0), 11: Shown(energy_mj=5)}, "GPU 1 (GPU-11345678-fake) can't be told among zeusd's"),
+        ({key: Shown(0) for key in (10, 11, 12)}, "GPU 0 (GPU-00345678-fake) can't be told among zeusd's"),
+        ({10: Shown(0, "Other"), 11: Shown(1, "Other")}, "can't be told among zeusd's"),
+        ({0: Shown(energy_mj=7), 1: Shown(energy_mj=8)}, "can't be told among zeusd's"),
         ({}, "has no GPU"),
     ],
 )
@@ -129,17 +84,77 @@ def test_a_gpu_that_cannot_be_told_for_sure_is_never_touched(daemon, fake_gpus, 
     assert limiter.why_not.startswith("NVML refuses")
 
 
+@pytest.mark.parametrize("energy_mj", [None, 5])
+def test_a_daemon_of_another_node_with_as_many_gpus_of_the_same_model_is_not_trusted(remote, fake_gpus, energy_mj):
+    remote.shown = {0: Shown(energy_mj=energy_mj)}
+    assert "GPU 0 (GPU-00345678-fake) can't be told among zeusd's" in open_limiter().why_not
+    fake_gpus.set(ENERGY="unsupported")
+    assert "GPU 0 (GPU-00345678-fake) can't be told among zeusd's" in open_limiter().why_not
+    assert remote.asked == []
+
+
+def test_a_daemon_at_any_address_that_tells_the_same_energy_is_this_nodes(remote, fake_gpus):
+    remote.shown = {0: Shown(energy_mj=5), 1: Shown(0)}
+    with closing(open_limiter()) as limiter:
+        assert limiter.set(150) == 150
+    assert {query["gpu_ids"] for _, query in remote.asked} == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("shown", "number", "why"),
+    [
+        ({0: Shown(energy_mj=5)}, "0", "tells another energy of it"),
+        ({0: Shown(limit_mw=180_000)}, "0", "tells another power limit of it"),
+        ({0: Shown(model="Other")}, "0", "has no Fake GPU of that number"),
+        ({0: Shown()}, "1", "has no Fake GPU of that number"),
+    ],
+)
+def test_a_number_that_people_give_is_not_trusted_blindly(remote, monkeypatch, shown, number, why):
+    remote.shown = shown
+    monkeypatch.setenv("ZEUS_KFP_ZEUSD_GPU_IDS", number)
+    assert f"(GPU-00345678-fake) is zeusd's {number}, but zeusd at 127.0.0.1" in (why_not := open_limiter().why_not)
+    assert why in why_not
+    assert remote.asked == []
+
+
+def test_a_daemon_that_refuses_leaves_everything_as_it_is(daemon, fake_gpus):
+    daemon.refuses = "the driver is gone"
+    assert "HTTP 500" in (why_not := open_limiter().why_not)
+    assert "the driver is gone" in why_not
+    assert fake_gpus.limits_w() == [250, 250]
+
+
+KILLED = "from zeus_kfp.zeus_core.power import open_limiter as o; import os; o().set(150); os.kill(os.getpid(), 9)"
+
+
 def test_a_killed_pod_is_repaired_through_the_daemon(daemon, fake_gpus):
-    limiter = open_limiter()
-    limiter.set(150)
-    # What a kill leaves: the limit is set, and the locks are free.
-    limiter._unlock()
+    assert subprocess.run([sys.executable, "-c", KILLED], env=fake_gpus.environ).returncode == -signal.SIGKILL
+    assert fake_gpus.limits_w() == [150, 150]
     repair_limits()
     assert fake_gpus.limits_w() == [250, 250]
 
 
+def test_a_repair_takes_the_numbers_that_people_give_for_the_gpus_that_they_mean(daemon, fake_gpus, monkeypatch):
+    fake_gpus.set(ENERGY="unsupported")
+    daemon.shown = {3: Shown(1), 7: Shown(0), 8: Shown()}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    monkeypatch.setenv("ZEUS_KFP_ZEUSD_GPU_IDS", "3,7")
+    subprocess.run([sys.executable, "-c", KILLED], env=fake_gpus.environ)
+    assert fake_gpus.limits_w() == [150, 150]
+    daemon.asked.clear()
+    # Only the first of the two is left to this pod.
+    repair_limits(os.environ | {"CUDA_VISIBLE_DEVICES": "1", "ZEUS_KFP_ZEUSD_GPU_IDS": "3"})
+    assert fake_gpus.limits_w() == [150, 250]
+    assert [query["gpu_ids"] for _, query in daemon.asked] == ["3"]
+    repair_limits()
+    assert fake_gpus.limits_w() == [250, 250]
+    assert [query["gpu_ids"] for _, query in daemon.asked] == ["3", "7"]
+
+
 def test_people_can_say_which_gpus_they_are(daemon, fake_gpus, monkeypatch):
-    daemon.shown = {10: ("Fake GPU", lambda: 1), 11: ("Fake GPU", lambda: 1)}
+    fake_gpus.set(ENERGY="unsupported")
+    daemon.shown = {10: Shown(0), 11: Shown(1), 12: Shown()}
+    assert "can't be told among zeusd's" in open_limiter().why_not
     monkeypatch.setenv("ZEUS_KFP_ZEUSD_GPU_IDS", "10, 11")
     with closing(open_limiter()) as limiter:
         assert limiter.set(150) == 150
@@ -147,8 +162,9 @@ def test_people_can_say_which_gpus_they_are(daemon, fake_gpus, monkeypatch):
     assert "ZEUS_KFP_ZEUSD_GPU_IDS must name 2 GPUs of the daemon, like 0,3; not '10'" in open_limiter().why_not
 
 
-def test_the_same_gpus_have_the_same_numbers(fake_gpus, daemon):
-    daemon.shown = {index: ("Fake GPU", lambda: 1) for index in range(2)}
+def test_without_counters_the_same_gpus_on_the_same_machine_have_the_same_numbers(daemon, fake_gpus):
+    fake_gpus.set(ENERGY="unsupported")
+    daemon.shown = {index: Shown(index) for index in range(2)}
     with closing(open_limiter()) as limiter:
         assert limiter.set(150) == 150
     assert [query["gpu_ids"] for _, query in daemon.asked][:2] == ["0", "1"]
@@ -180,18 +196,27 @@ def test_a_daemon_that_is_gone_is_no_error(fake_gpus, monkeypatch, tmp_path):
     assert "none.sock can't be asked: [Errno 2] No such file" in open_limiter().why_not
 
 
-def test_over_tcp(fake_gpus):
-    class TcpDaemon(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        shown = {0: ("Fake GPU", lambda: 1)}
+def test_a_port_needs_the_address_of_the_node():
+    told = {"ZEUS_KFP_ZEUSD_PORT": "4938", "ZEUS_KFP_NODE_ADDRESS": "10.0.0.7"}
+    assert str(zeusd_address(told)) == "10.0.0.7:4938"
+    assert str(zeusd_address(told | {"ZEUSD_HOST_PORT": "node-7:1"})) == "node-7:1"
+    with pytest.raises(InvalidValueError, match="ZEUS_KFP_ZEUSD_PORT must be like 4938, with ZEUS_KFP_NODE_ADDRESS"):
+        zeusd_address({"ZEUS_KFP_ZEUSD_PORT": "4938"})
 
-    with TcpDaemon(("127.0.0.1", 0), Handler) as server, closing(open_devices(None)) as devices:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        address = ZeusdAddress(host="127.0.0.1", port=server.server_address[1])
-        assert ZeusdClient(address).gpu_models() == {0: "Fake GPU"}
-        host_port = {"ZEUSD_HOST_PORT": f"127.0.0.1:{server.server_address[1]}"}
-        assert ZeusdSetter(devices, host_port).name == "zeusd"
-        server.shutdown()
+
+@pytest.mark.parametrize(
+    ("address", "is_local"),
+    [
+        (ZeusdAddress(socket_path="/run/zeusd.sock"), True),
+        (ZeusdAddress(host="localhost"), True),
+        (ZeusdAddress(host="127.0.0.9"), True),
+        (ZeusdAddress(host="::1"), True),
+        (ZeusdAddress(host="10.0.0.7"), False),
+        (ZeusdAddress(host="node-7"), False),
+    ],
+)
+def test_which_addresses_are_this_machines_for_sure(address, is_local):
+    assert address.is_local is is_local
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\n\r\nnot json", b"HTTP/1.1 200 OK\r\n\r\n[1]", b"\0\xff"])

@@ -1,0 +1,98 @@
+"""Put back the power limits that killed pods have left on other machines, through the zeusd of each.
+
+It takes a folder that the pods of all nodes share, on a volume whose file locks hold between them.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.meters.nvml_devices import LimitRefusedError
+from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, limits_folder, noted
+from zeus_kfp.zeus_core.power.note import Found, WayBack, is_same
+from zeus_kfp.zeus_core.power.zeusd import HOST_VARIABLE, TOKEN_VARIABLE, zeusd_address
+from zeus_kfp.zeus_core.power.zeusd_client import ZeusdAddress, ZeusdClient
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A GPU whose limit a killed pod may have left changed.
+
+    Attributes:
+        line: What was done about it, for people.
+        uuid: The GPU; "" where it isn't known.
+        found: What the pod has noted; None where that can't be read.
+    """
+
+    line: str
+    uuid: str = ""
+    found: Found | None = None
+
+
+def repair_elsewhere(environ: Mapping[str, str] = os.environ) -> list[Left]:
+    """Put back what no living process holds, and return each GPU that it was about.
+
+    Never raises: what can't be put back is said, and left to the next trial on its machine.
+
+    Args:
+        environ: Environment variables: ZEUS_KFP_LIMITS_FOLDER, without which there is nothing to do, and ZEUSD_TOKEN.
+    """
+    if not environ.get(FOLDER_VARIABLE):
+        return []
+    try:
+        return [left for path, _ in noted(limits_folder(environ)) if (left := _repair_file(environ, path))]
+    except OSError as error:
+        return [Left(f"power limits that may have been left changed can't be looked up: {error}")]
+
+
+def _repair_file(environ: Mapping[str, str], path: Path) -> Left | None:
+    """Return the GPU of a file; None where there is nothing to do."""
+    try:
+        file = FoundFile(path)
+    except BlockingIOError:  # its process is alive
+        return None
+    with closing(file):
+        found = file.read_any()
+        if found is None:
+            return None
+        gpu = f"{path.stem} on node {found.node or 'unknown'}"
+        try:
+            line = _put_back(environ, found)
+        except (LimitRefusedError, InvalidValueError) as error:
+            return Left(
+                f"{gpu} may have been left at a power limit that a killed trial set; it had {found.found_w:g} W, which "
+                f"the next trial there puts back: {error}",
+                path.stem,
+                found,
+            )
+        file.clear()
+        return Left(f"{gpu}: {line}", path.stem, found)
+
+
+def _put_back(environ: Mapping[str, str], found: Found) -> str:
+    """Put back a limit if it is still one of those that were set, and return what was done."""
+    way = found.way_back
+    if way is None:
+        raise LimitRefusedError("it can't be set from here")
+    client = ZeusdClient(_address(environ, way))
+    standing_w = client.power_limit_mw(way.gpu_id) / 1000
+    if client.energies_mj([way.gpu_id]).get(way.gpu_id, 0) / 1000 < way.energy_j:
+        return "its node was started again since, which has reset its power limit"
+    if not found.was_set(standing_w):
+        return f"its power limit of {standing_w:g} W is not one that a killed trial set, and stays"
+    client.set_power_limit(way.gpu_id, round(found.found_w * 1000))
+    now_w = client.power_limit_mw(way.gpu_id) / 1000
+    if not is_same(now_w, found.found_w):
+        raise LimitRefusedError(f"{found.found_w:g} W were asked for, but {now_w:g} W stand")
+    return f"stood at {standing_w:g} W, left by a trial that was killed: its {found.found_w:g} W are put back"
+
+
+def _address(environ: Mapping[str, str], way: WayBack) -> ZeusdAddress:
+    told = {HOST_VARIABLE: way.zeusd, TOKEN_VARIABLE: environ.get(TOKEN_VARIABLE, "")}
+    address = zeusd_address(told)
+    if address is None:
+        raise LimitRefusedError("no zeusd is named")
+    return address

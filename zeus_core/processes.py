@@ -1,0 +1,80 @@
+"""The processes of this machine, as /proc shows them: whose child is whose, and which belong to one trial.
+
+Where there is no /proc, nothing is known of any process.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+TRIAL_VARIABLE = "ZEUS_KFP_TRIAL"
+"""Environment variable that holds the path of the file with the assignment.
+
+Every process that training starts inherits it, so that it also marks those of one trial.
+"""
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as it was seen.
+
+    Attributes:
+        process_id: Its number.
+        parent_id: Its parent's; 0 for none.
+        session_id: The session that it runs in.
+    """
+
+    process_id: int
+    parent_id: int
+    session_id: int
+
+
+def running() -> dict[int, Process]:
+    """Return the processes that run, by number; those that have ended and are only still listed are left out."""
+    try:
+        numbers = [int(name) for name in os.listdir(_PROC) if name.isdecimal()]
+    except OSError:
+        return {}
+    return {number: seen for number in numbers if (seen := _seen(number)) is not None}
+
+
+def descendants(process_id: int, processes: dict[int, Process]) -> set[int]:
+    """Return the numbers of a process's children, their children, and so on."""
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent_id, []).append(process.process_id)
+    found: set[int] = set()
+    left = [process_id]
+    while left:
+        new = [child for child in children.get(left.pop(), ()) if child not in found]
+        found.update(new)
+        left += new
+    return found
+
+
+def mark(process_id: int) -> str:
+    """Return what a process was started with as ZEUS_KFP_TRIAL; "" if it was started without, or can't be read."""
+    try:
+        entries = (_PROC / str(process_id) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    name = f"{TRIAL_VARIABLE}=".encode()
+    return next((os.fsdecode(entry.removeprefix(name)) for entry in entries if entry.startswith(name)), "")
+
+
+def marked(path: str, process_ids: Iterable[int]) -> set[int]:
+    """Return those of some processes that carry a trial's mark."""
+    return {process_id for process_id in process_ids if mark(process_id) == path}
+
+
+def _seen(process_id: int) -> Process | None:
+    try:
+        line = (_PROC / str(process_id) / "stat").read_bytes()
+    except OSError:
+        return None
+    # The second field is the program's name in brackets, which may itself hold blanks and brackets.
+    state, parent_id, _, session_id = line.rpartition(b")")[2].split()[:4]
+    return None if state in (b"Z", b"X") else Process(process_id, int(parent_id), int(session_id))
