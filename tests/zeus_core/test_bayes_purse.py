@@ -11,7 +11,7 @@ from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
 SIZES = (8, 16, 32, 64)
 JOB = JobSpec("job", SIZES, 16, target_metric=0.5)
-NOW = np.array([150.0, 100.0, 130.0, 90.0])
+NOW = np.array([200.0, 100.0, 160.0, 90.0])
 
 
 def seen(size: int, cost: float, state: TrialState = TrialState.REACHED) -> Observation:
@@ -26,11 +26,11 @@ def beyond(*told: Observation, flying: tuple[int, ...] = ()) -> list[int]:
     ("told", "cannot"),
     [
         ([], []),
-        ([(32, 115.0)], [0]),
-        ([(32, 125.0)], [0, 2]),
-        ([(32, 115.0), (16, 900.0)], [0]),
-        ([(32, 115.0), (64, 60.0)], []),
-        ([(32, 125.0)] * 9, [0, 2]),
+        ([(32, 130.0)], [0]),
+        ([(32, 150.0)], [0, 2]),
+        ([(32, 130.0), (16, 900.0)], [0]),
+        ([(32, 130.0), (64, 60.0)], []),
+        ([(32, 150.0)] * 9, [0, 2]),
     ],
     ids=["at first", "once dearer", "dearer still", "its own trials are free", "savings count", "never the cheaper"],
 )
@@ -39,7 +39,7 @@ def test_what_was_spent_above_the_default_limits_what_may_be(told: list[tuple[in
 
 
 def test_a_trial_that_was_given_up_is_spent_whole_but_not_its_penalty() -> None:
-    assert beyond(seen(32, 15.0, TrialState.NOT_REACHED)) == [0]
+    assert beyond(seen(32, 30.0, TrialState.NOT_REACHED)) == [0]
     saved = [seen(64, 60.0)] * 6
     assert beyond(*saved, seen(32, 1e9, TrialState.NOT_REACHED)) == []
 
