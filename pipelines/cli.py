@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from zeus_kfp.pipelines import schedule_commands, store_commands, submit_commands
+from zeus_kfp.pipelines.command_examples import show_examples
 from zeus_kfp.pipelines.simulate import simulate_command
 
 app = typer.Typer(
@@ -88,6 +89,7 @@ def report(
 
 
 app.command("simulate")(simulate_command)
+show_examples(app)
 
 
 def main() -> None:

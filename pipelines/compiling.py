@@ -7,11 +7,13 @@ from typing import Any
 from kfp import compiler, dsl
 
 from zeus_kfp.components.close_recurrence import close_recurrence
+from zeus_kfp.components.fingerprint_data import fingerprint_data
 from zeus_kfp.components.open_recurrence import open_recurrence
 from zeus_kfp.components.preprocess_once import preprocess_once
 from zeus_kfp.components.report_feedback import report_feedback
 from zeus_kfp.components.select_winner import select_winner
 from zeus_kfp.components.signal_drift import signal_drift
+from zeus_kfp.components.stage_done import stage_done
 from zeus_kfp.components.stage_turn import stage_turn
 from zeus_kfp.components.suggest_batch_size import suggest_batch_size
 from zeus_kfp.components.train_with_profiling import train_with_profiling
@@ -26,6 +28,8 @@ COMPONENTS = (
     select_winner,
     close_recurrence,
     stage_turn,
+    stage_done,
+    fingerprint_data,
     signal_drift,
 )
 

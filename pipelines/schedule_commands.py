@@ -13,7 +13,7 @@ app = typer.Typer(
     help=f"""Schedules of recurring training on a cluster.
 
     A schedule is known by its name. Changing, pausing or deleting one never ends a recurrence that is under way, and
-    of what was missed at most the latest run is made up for.
+    what was missed while it was paused is not made up for.
 
     {options.CLUSTER_HELP}
     """,
@@ -28,8 +28,11 @@ Cron = Annotated[
     ),
 ]
 Every = Annotated[str | None, typer.Option(help="An interval instead: 30m, 6h, 1d, 1w, 1d12h.")]
-Start = Annotated[str | None, typer.Option(help="No run before this time, such as 2027-01-31T03:00:00Z.")]
-End = Annotated[str | None, typer.Option(help="No run after this time.")]
+Start = Annotated[
+    str | None, typer.Option(help="No run before this time, such as 2027-01-31T03:00:00Z; none takes it away.")
+]
+End = Annotated[str | None, typer.Option(help="No run after this time; none takes it away.")]
+PipelineRoot = Annotated[str | None, typer.Option(help="Where the runs keep their artifacts.")]
 
 
 @app.command()
@@ -45,8 +48,11 @@ def create(
     max_concurrency: Annotated[int, typer.Option(help="Runs that may be under way at once, 1 to 10.")] = 1,
     experiment: options.Experiment = "Default",
     service_account: options.ServiceAccount = None,
-    pipeline_root: Annotated[str | None, typer.Option(help="Where the runs keep their artifacts.")] = None,
-    paused: Annotated[bool, typer.Option(help="Start no runs until it is resumed.")] = False,
+    pipeline_root: PipelineRoot = None,
+    paused: Annotated[
+        bool | None,
+        typer.Option("--paused/--not-paused", help="Start no runs until it is resumed. As it is where not given."),
+    ] = None,
     or_update: Annotated[bool, typer.Option(help="Change it where it is already there.")] = False,
     host: options.Host = None,
     namespace: options.Namespace = None,
@@ -86,6 +92,9 @@ def update(
     param: options.Parameters = None,
     params: options.ParametersFile = None,
     max_concurrency: Annotated[int | None, typer.Option(help="Runs that may be under way at once, 1 to 10.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Another experiment of KFP.")] = None,
+    service_account: options.ServiceAccount = None,
+    pipeline_root: PipelineRoot = None,
     host: options.Host = None,
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
@@ -103,6 +112,9 @@ def update(
             end=end,
             parameters=arguments,
             max_concurrency=max_concurrency,
+            experiment=experiment,
+            service_account=service_account,
+            pipeline_root=pipeline_root,
         )
     _show(status, as_json)
 
@@ -121,7 +133,7 @@ def pause(
 def resume(
     name: Name, host: options.Host = None, namespace: options.Namespace = None, as_json: options.AsJson = False
 ) -> None:
-    """Start runs again; of those that were missed KFP may start the latest at once, and no other."""
+    """Start runs again; none of those that were missed is made up for."""
     with options.cluster(host, namespace) as client:
         status = client.resume(name)
     _show(status, as_json)
@@ -131,14 +143,17 @@ def resume(
 def trigger(
     name: Name,
     param: options.Parameters = None,
+    if_due: Annotated[
+        bool, typer.Option("--if-due", help="Train only where the job's period has passed or drift was signalled.")
+    ] = False,
     host: options.Host = None,
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Start one run now, beside the schedule, with its parameters but for those given."""
+    """Start one run now, beside the schedule, with its parameters but for those given; it waits for no period."""
     with options.cluster(host, namespace) as client:
         arguments = options.arguments_of(client.declared_parameters(name), None, param)
-        run = client.run_now(name, arguments)
+        run = client.run_now(name, arguments, if_due=if_due)
     options.show(run.as_json(), as_json, run.in_words())
 
 

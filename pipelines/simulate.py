@@ -29,6 +29,7 @@ def simulate_command(
     recurrences: Annotated[int, typer.Option(help="How often the job recurs.")] = 50,
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 20,
     policy: Annotated[list[str] | None, typer.Option(help="A policy; may be given again.  [default: both]")] = None,
+    hopeless_stop: Annotated[bool, typer.Option(help="Stop trials that are very likely to take too long.")] = False,
     overlap: Annotated[int, typer.Option(help="Recurrences that run at the same time.")] = 1,
     failure_probability: Annotated[float, typer.Option(help="Chance that a trial fails by itself.")] = 0.0,
     fits_up_to: Annotated[int | None, typer.Option(help="Largest batch size that fits in memory.")] = None,
@@ -59,6 +60,7 @@ def simulate_command(
         max_epochs=max_epochs,
         eta_knob=eta,
         beta_knob=beta,
+        hopeless_stop=hopeless_stop,
         max_concurrent_recurrences=overlap,
     )
     result = simulate(job, truth, policy or ["zeus", "bayes"], recurrences=recurrences, seeds=seeds, scenario=scenario)
@@ -106,6 +108,7 @@ def _document(job: "JobSpec", result: "Simulation", recurrences: int, seeds: int
             "max_epochs": job.max_epochs,
             "eta_knob": job.eta_knob,
             "beta_knob": job.beta_knob if math.isfinite(job.beta_knob) else None,
+            "hopeless_stop": job.hopeless_stop,
         },
         "recurrences": recurrences,
         "seeds": seeds,

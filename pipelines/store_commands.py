@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zeus_kfp.pipelines.store_output import Format, to_json, write
-from zeus_kfp.state_store.records import JobPhase, RecurrenceState
+from zeus_kfp.state_store.records import JobPhase, RecurrenceState, TrialRecord
 from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownJobError, UnknownTrialError
 from zeus_kfp.zeus_core.trial import TrialState
 
@@ -80,7 +80,8 @@ def _write(records: Sequence[Mapping[str, Any]], columns: Sequence[str], form: F
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    own = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return own | {"ended": record.ended} if isinstance(record, TrialRecord) else own
 
 
 def _of_overview(overview: "JobOverview") -> dict[str, Any]:
@@ -126,6 +127,8 @@ def list_jobs(
 ) -> None:
     """List jobs with their latest recurrence."""
     with _store() as store:
+        if job is not None:
+            store.job(job)  # one that is not there is an error, and no empty table
         found = store.jobs(phase=phase, user=user, since=moment(since, datetime.now(UTC)))
     records = [_of_overview(overview) for overview in found if job is None or overview.job.spec.job_id == job]
     columns = ("job_id", "user", "phase", "default_batch_size", "best_batch_size", "recurrence_count", "trial_count")
@@ -281,21 +284,20 @@ def list_trials(
         "recurrence_number",
         "number",
         "batch_size",
-        "state",
+        "ended",
         "num_epochs",
         "metric",
         "energy_j",
         "time_s",
         "cost",
     )
-    _list(
-        lambda store, name: store.trials(name, run, state=state, batch_size=batch_size, since=begun),
-        columns,
-        form,
-        job,
-        user,
-        phase,
-    )
+
+    def read(store: "StateStore", name: str) -> Sequence[Any]:
+        if job is not None and run is not None:
+            store.recurrence(job, run)  # one that is not there is an error, and no empty table
+        return store.trials(name, run, state=state, batch_size=batch_size, since=begun)
+
+    _list(read, columns, form, job, user, phase)
 
 
 @trials.command("show")

@@ -58,6 +58,7 @@ def schedule_table(schedules: Iterable["ScheduleStatus"]) -> Table:
         last = UNKNOWN
         if status.last_run and status.last_run.created_at:
             last = f"{status.last_run.created_at:%Y-%m-%d %H:%M} {status.last_run.state}"
-        state = ("on" if status.enabled else "paused") + (", replacing" if status.retiring else "")
+        state = "on" if status.enabled else "deleted" if status.is_deleted else "paused"
+        state += ", last run to end" if status.retiring else ""
         table.add_row(status.name, status.when, upcoming, last, state)
     return table

@@ -1,5 +1,6 @@
 """Drift: signs that a job's data or costs have changed; each starts one recurrence before its period is over."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import bindparam, insert, select, update
@@ -9,7 +10,8 @@ from zeus_kfp.state_store.records import DriftRecord
 from zeus_kfp.state_store.rows import drift_record
 from zeus_kfp.state_store.statements import Row, find_job, locked_job, rows
 from zeus_kfp.state_store.tables import DRIFT, TRIAL
-from zeus_kfp.zeus_core.cost_drift import CostDrift, cost_drift
+from zeus_kfp.zeus_core.cost_drift import cost_drift
+from zeus_kfp.zeus_core.trial import TrialState
 from zeus_kfp.zeus_core.validation import number, text
 
 MAX_REASON_CHARACTERS = 255
@@ -20,10 +22,10 @@ _OF_JOB = select(DRIFT).where(DRIFT.c.job_id == bindparam("job_id")).order_by(DR
 _PENDING = _OF_JOB.where(DRIFT.c.recurrence_number.is_(None))
 _SAME = _OF_JOB.where(DRIFT.c.reason == bindparam("reason"))
 _COSTS = (
-    select(TRIAL.c.cost, TRIAL.c.issued_at)
+    select(TRIAL.c.cost, TRIAL.c.metric, TRIAL.c.state, TRIAL.c.num_epochs, TRIAL.c.issued_at)
     .where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.number > bindparam("after"), TRIAL.c.cost.is_not(None))
     .where(TRIAL.c.batch_size == bindparam("batch_size"), TRIAL.c.generation == bindparam("generation"))
-    .where(TRIAL.c.accelerator == bindparam("accelerator"))
+    .where(TRIAL.c.accelerator == bindparam("accelerator"), TRIAL.c.least_epochs.is_(None))
     .order_by(TRIAL.c.number)
 )
 
@@ -75,23 +77,37 @@ def consume_drifts(
 
 
 def note_cost_drift(connection: Connection, now: datetime, job: Row, trial: Row) -> None:
-    """Signal drift if the latest costs at a finished trial's batch size no longer fit the earlier ones.
+    """Signal drift if the latest costs or metrics at a finished trial's batch size no longer fit the earlier ones.
 
-    Trials on another accelerator are left aside, and so are those from before the same drift was signalled last. A job
+    Trials on another accelerator are left aside, and so are those from before the same drift was signalled last. The
+    metrics are those of trials that came to the target or had all their epochs: of others they say nothing. A job
     without a period has none that drift could cut short, and its reports need not look.
     """
-    if not job.period_s or trial.cost is None or trial.data_missing or trial.generation != job.generation:
+    # What a hopeless trial cost up to its early end is no sign of anything.
+    is_measured = trial.cost is not None and trial.least_epochs is None and not trial.data_missing
+    if not job.period_s or not is_measured or trial.generation != job.generation:
         return
     found = rows(connection, _COSTS, _key(job, trial))
-    drift = cost_drift([row.cost for row in found])
+    _note(connection, now, job, f"the cost at batch size {trial.batch_size}", [(r.cost, r.issued_at) for r in found])
+    full = [r for r in found if r.metric is not None and _was_full(job, r)]
+    _note(connection, now, job, f"the metric at batch size {trial.batch_size}", [(r.metric, r.issued_at) for r in full])
+
+
+def _was_full(job: Row, trial: Row) -> bool:
+    return bool(trial.state == TrialState.REACHED or (trial.num_epochs or 0) >= job.max_epochs)
+
+
+def _note(connection: Connection, now: datetime, job: Row, what: str, values: Sequence[tuple[float, datetime]]) -> None:
+    """Signal drift if the latest of values no longer fit the earlier ones, each with when its trial was handed out."""
+    drift = cost_drift([value for value, _ in values])
     if drift is None:
         return
-    reason = _reason(trial.batch_size, drift)
+    reason = f"{what} has {'risen' if drift.rises else 'fallen'}"
     before = rows(connection, _SAME, {"job_id": job.job_id, "reason": reason})
     if before:
-        drift = cost_drift([row.cost for row in found if row.issued_at > before[-1].signalled_at])
+        drift = cost_drift([value for value, issued_at in values if issued_at > before[-1].signalled_at])
     if drift is not None:
-        _add(connection, now, job, reason, drift.ratio, None)
+        _add(connection, now, job, reason, drift.recent_mean if "metric" in what else drift.ratio, None)
 
 
 def _key(job: Row, trial: Row) -> dict[str, object]:
@@ -102,11 +118,6 @@ def _key(job: Row, trial: Row) -> dict[str, object]:
         "generation": trial.generation,
         "accelerator": trial.accelerator,
     }
-
-
-def _reason(batch_size: int, drift: CostDrift) -> str:
-    direction = "risen" if drift.ratio > 1 else "fallen"
-    return f"the cost at batch size {batch_size} has {direction}"
 
 
 def _add(

@@ -1,16 +1,42 @@
 """How often things are done over again: preprocessing, by the key of KFP's cache, and the builder's own stages."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.engine import Connection
 
-from zeus_kfp.state_store.statements import Row, locked_job, required_recurrence, rows
-from zeus_kfp.state_store.tables import STAGE_TURN
+from zeus_kfp.state_store.locking import alive_until, step_lease_from
+from zeus_kfp.state_store.records import RecurrenceState
+from zeus_kfp.state_store.statements import Row, locked_job, put, required_recurrence, rows
+from zeus_kfp.state_store.tables import RECURRENCE, STAGE_TURN, TRIAL
+from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.job import ONCE
 from zeus_kfp.zeus_core.validation import integer, text
 
-_TURNS = select(STAGE_TURN).where(STAGE_TURN.c.job_id == bindparam("job_id"), STAGE_TURN.c.stage == bindparam("stage"))
+_TURNS = (
+    select(STAGE_TURN, RECURRENCE.c.state)
+    .select_from(
+        STAGE_TURN.join(
+            RECURRENCE,
+            (RECURRENCE.c.job_id == STAGE_TURN.c.job_id) & (RECURRENCE.c.number == STAGE_TURN.c.recurrence_number),
+        )
+    )
+    .where(STAGE_TURN.c.job_id == bindparam("job_id"), STAGE_TURN.c.stage == bindparam("stage"))
+)
+_DONE = update(STAGE_TURN).where(
+    STAGE_TURN.c.job_id == bindparam("job"),
+    STAGE_TURN.c.stage == bindparam("of_stage"),
+    STAGE_TURN.c.recurrence_number == bindparam("number"),
+)
+_SAME_DATA = (RECURRENCE.c.job_id == bindparam("job_id")) & (RECURRENCE.c.data_epoch == bindparam("data_epoch"))
+_MADE = select(TRIAL.c.id).join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id).where(_SAME_DATA).limit(1)
+_MAKERS = (
+    select(RECURRENCE)
+    .where(_SAME_DATA, RECURRENCE.c.state == RecurrenceState.OPEN.value, RECURRENCE.c.number < bindparam("number"))
+    .order_by(RECURRENCE.c.number)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +69,11 @@ def data_of_next(job: Row, data_version: str) -> DataOfNext:
     number = job.recurrence_count + 1
     version = data_version or job.data_version
     is_gone = data_is_gone(job)
-    is_due = bool(job.preprocess_every) and number - job.data_began_number >= job.preprocess_every
+    is_due = job.preprocess_every > 0 and number - job.data_began_number >= job.preprocess_every
     generation, why = job.data_generation, ""
     if is_gone:
         why = "The preprocessed data was gone from storage and is made again"
-    elif is_new_data(job, data_version):
+    elif is_new_data(job, data_version) and job.preprocess_every != ONCE:
         why = f"The raw data is now {version!r}, and is preprocessed again"
     elif job.data_began_number and is_due:
         why = f"The data is preprocessed again (preprocess_every {job.preprocess_every})"
@@ -56,41 +82,96 @@ def data_of_next(job: Row, data_version: str) -> DataOfNext:
         generation += 1
     began = number if why or not job.data_began_number else job.data_began_number
     changes = {"data_version": version, "data_generation": generation, "data_began_number": began}
-    return DataOfNext(changes, f"{version}-{generation}", why)
+    return DataOfNext(changes, _epoch(job, version, generation), why)
 
 
 def data_gone(job: Row, recurrence: Row) -> dict[str, Any]:
     """Return what changes in a job's row once the data of a recurrence turned out to be gone from storage."""
-    if recurrence.data_epoch != f"{job.data_version}-{job.data_generation}":
+    if recurrence.data_epoch != _epoch(job, job.data_version, job.data_generation):
         return {}  # somebody has seen it before, or the data has changed since
     return {"data_generation": job.data_generation + 1, "data_began_number": 0}
 
 
-def take_stage_turn(connection: Connection, job_id: str, run_id: str, stage: str, every: int) -> bool:
+def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_id: str) -> str:
+    """Return why a recurrence should not preprocess yet, "" if it may; whoever asks is heard of.
+
+    KFP's cache knows finished steps only, so that two recurrences that overlap would both make the same data. The one
+    of the lower number makes it: it has, once any recurrence with that data was handed a trial, and it won't any more,
+    once it has ended or its lease has passed.
+    """
+    job = locked_job(connection, job_id)
+    recurrence = required_recurrence(connection, job_id, run_id)
+    if recurrence.state != RecurrenceState.OPEN:
+        return ""
+    put(connection, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
+    same_data = {"job_id": job_id, "data_epoch": recurrence.data_epoch}
+    if connection.execute(_MADE, same_data).first():
+        return ""
+    makers = rows(connection, _MAKERS, same_data | {"number": recurrence.number})
+    alive = [maker for maker in makers if alive_until(job, maker, (), now) > now]
+    if not alive:
+        return ""
+    return (
+        f"recurrence {alive[0].number} of run {alive[0].run_id} preprocesses the same data ({recurrence.data_epoch}): "
+        "this one waits for it"
+    )
+
+
+def _epoch(job: Row, version: str, generation: int) -> str:
+    """Return the key of data; that of a job that preprocesses once holds no version, so that none makes it anew."""
+    return f"{'' if job.preprocess_every == ONCE else version}-{generation}"
+
+
+def take_stage_turn(connection: Connection, now: datetime, job_id: str, run_id: str, stage: str, every: int) -> bool:
     """Return whether it is a stage's turn in a recurrence, and keep that it was; the same answer again if asked again.
 
     Args:
         connection: Inside a transaction that writes.
+        now: The present moment.
         job_id: The job's name.
         run_id: The KFP run.
         stage: The stage's name.
-        every: Recurrences from one turn to the next; 0: once for each data epoch.
+        every: Recurrences from one turn to the next; 0: once for each data epoch; -1: once per job.
     """
     text("stage", stage)
-    integer("every", every, at_least=0)
+    integer("every", every, at_least=ONCE)
     job = locked_job(connection, job_id)
     recurrence = required_recurrence(connection, job_id, run_id)
+    if recurrence.state == RecurrenceState.OPEN:
+        put(connection, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
     turns = rows(connection, _TURNS, {"job_id": job.job_id, "stage": stage})
     if any(turn.recurrence_number == recurrence.number for turn in turns):
         return True
-    if not _is_turn(recurrence, turns, every):
+    if not _is_turn(recurrence, [turn for turn in turns if not _is_lost(turn)], every):
         return False
     values = {"recurrence_number": recurrence.number, "data_epoch": recurrence.data_epoch}
     connection.execute(insert(STAGE_TURN).values(job_id=job.job_id, stage=stage, **values))
     return True
 
 
+def finish_stage_turn(connection: Connection, now: datetime, job_id: str, run_id: str, stage: str) -> None:
+    """Keep that a stage was done in a recurrence whose turn it was; once more changes nothing."""
+    text("stage", stage)
+    locked_job(connection, job_id)
+    recurrence = required_recurrence(connection, job_id, run_id)
+    key = {"job_id": job_id, "stage": stage}
+    turns = [t for t in rows(connection, _TURNS, key) if t.recurrence_number == recurrence.number]
+    if not turns:
+        raise InvalidValueError(
+            f"it was not the turn of stage {stage!r} in run {run_id!r} of job {job_id!r}: stage_turn comes first"
+        )
+    if turns[0].done_at is None:
+        connection.execute(_DONE, {"job": job_id, "of_stage": stage, "number": recurrence.number, "done_at": now})
+
+
 def _is_turn(recurrence: Row, turns: list[Row], every: int) -> bool:
+    if every == ONCE:
+        return not turns
     if not every:
         return all(turn.data_epoch != recurrence.data_epoch for turn in turns)
     return all(recurrence.number - turn.recurrence_number >= every for turn in turns)
+
+
+def _is_lost(turn: Row) -> bool:
+    """Whether a turn came to nothing: its recurrence has ended, and the stage was not done."""
+    return turn.done_at is None and turn.state != RecurrenceState.OPEN

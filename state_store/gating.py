@@ -27,11 +27,11 @@ _OPEN_OF_USER = (
 _LOCK_USER = text("SELECT pg_advisory_xact_lock(hashtextextended(:user, 7305826124381))")
 
 
-def why_not(connection: Connection, job: Row, now: datetime, data_version: str) -> str:
-    """Return why a run may open no recurrence of a job now, "" if it may."""
+def why_not(connection: Connection, job: Row, now: datetime, data_version: str, start_now: bool) -> str:
+    """Return why a run may open no recurrence of a job now, "" if it may; one that starts now waits for no period."""
     return (
         _why_over(connection, job)
-        or _why_not_due(connection, job, now, data_version)
+        or ("" if start_now else _why_not_due(connection, job, now, data_version))
         or _why_no_slot(connection, job, now)
         or _why_no_slot_of_user(connection, job, now)
     )
@@ -65,7 +65,7 @@ def _why_not_due(connection: Connection, job: Row, now: datetime, data_version: 
     return (
         f"job {job.job_id} is not due: its period (period_s) is {_span(job.period_s)}, and the next recurrence is due "
         f"{due_at:%Y-%m-%d %H:%M} UTC, or with the next run after drift was signalled "
-        f"(`zeus-kfp jobs signal-drift {shlex.quote(job.job_id)} --reason …`)"
+        f"(`zeus-kfp jobs signal-drift {shlex.quote(job.job_id)} --reason …`). A run with start_now=true starts at once"
     )
 
 

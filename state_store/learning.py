@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, delete, select
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.power_limits import learn_limits_again
-from zeus_kfp.state_store.rows import arm_columns, learnt_of, spec_of, without_empty_arms
+from zeus_kfp.state_store.rows import arm_columns, curve_in, learnt_of, spec_of, without_empty_arms
 from zeus_kfp.state_store.statements import Row, add_all, arms_of, locked_job, put, put_arm, rows
 from zeus_kfp.state_store.tables import ARM, JOB, TRIAL
 from zeus_kfp.zeus_core.cost import zeus_cost
@@ -118,7 +118,12 @@ def _save(
         elif changes := {name: value for name, value in values.items() if getattr(arms[size], name) != value}:
             put_arm(connection, job, size, changes)
     add_all(connection, ARM, new)
-    return {"min_recurrence_cost": learnt.min_recurrence_cost, "best_batch_size": learnt.best_batch_size}
+    return {
+        "min_recurrence_cost": learnt.min_recurrence_cost,
+        "best_batch_size": learnt.best_batch_size,
+        "accelerators": list(learnt.accelerators),
+        "newcomer": learnt.newcomer,
+    }
 
 
 def _counts(job: Row, trial: Row) -> bool:
@@ -146,4 +151,7 @@ def _observation(trial: Row, reported: Sequence[Row]) -> Observation:
         cost=trial.cost,
         recurrence_cost=math.fsum(costs) if trial.cost is not None else None,
         num_epochs=trial.num_epochs if trial.cost is not None else None,
+        least_epochs=trial.least_epochs,
+        curve=curve_in(trial.curve),
+        accelerator=trial.accelerator,
     )

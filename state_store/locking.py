@@ -1,6 +1,6 @@
 """Leases, and the reaping of what outlived them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from sqlalchemy import and_, bindparam, func, select
@@ -12,13 +12,13 @@ from zeus_kfp.state_store.tables import JOB, RECURRENCE, TRIAL
 from zeus_kfp.zeus_core.trial import TrialState
 
 LEASE_MARGIN = timedelta(minutes=10)
-"""What a step may take beyond the trial's own time cap: its pod's start, its report."""
+"""What a step may take beyond its own time: its pod's start, its report."""
 
 _IS_OPEN = and_(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
 _OLDEST_OPEN = select(RECURRENCE).where(_IS_OPEN).order_by(RECURRENCE.c.number).limit(1)
 _OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(_IS_OPEN)
 _MAYBE_DEAD = select(RECURRENCE).where(
-    _IS_OPEN, (RECURRENCE.c.lease_expires_at <= bindparam("now")) | (RECURRENCE.c.opened_at > bindparam("now"))
+    _IS_OPEN, (RECURRENCE.c.opened_at <= bindparam("long_ago")) | (RECURRENCE.c.opened_at > bindparam("now"))
 )
 _LATER = (
     select(RECURRENCE.c.id)
@@ -34,20 +34,33 @@ _LATER = (
 
 
 def lease_from(now: datetime, job: Row) -> datetime:
-    """Return until when a trial or recurrence that is heard of now counts as alive."""
+    """Return until when a trial that is heard of now counts as alive."""
     return now + timedelta(seconds=job.max_trial_time_s) + LEASE_MARGIN
 
 
+def step_lease_from(now: datetime, job: Row) -> datetime:
+    """Return until when a recurrence that is heard of now counts as alive, at a step that is no trial."""
+    return now + timedelta(seconds=job.max_step_time_s) + LEASE_MARGIN
+
+
 def alive_until(job: Row, recurrence: Row, trials: Iterable[Row], now: datetime) -> datetime:
-    """Return the end of a recurrence's lease: of its own, from its opening, or of what its trials were last heard."""
-    leases = [_lease_end(job, recurrence, recurrence.opened_at, now)]
-    for trial in trials:
-        if trial.state == TrialState.ISSUED:
-            leases.append(_lease_end(job, trial, trial.issued_at, now))
-        elif trial.report_number is not None:
-            heard_at = trial.finished_at if trial.finished_at <= now else job.clock_back_at or now
-            leases.append(lease_from(heard_at, job))
+    """Return the end of a recurrence's lease, by the step that it is at.
+
+    Before its first trial it preprocesses, and after the one that reached the target it is at the builder's stages: its
+    own lease counts there, from its opening or its latest turn. In between its trials' leases do.
+    """
+    trials = list(trials)
+    leases = [_trial_lease_end(job, trial, now) for trial in trials]
+    if not trials or any(trial.state == TrialState.REACHED for trial in trials):
+        leases.append(_lease_end(job, recurrence, recurrence.opened_at, now, step_lease_from))
     return max(leases)
+
+
+def _trial_lease_end(job: Row, trial: Row, now: datetime) -> datetime:
+    if trial.report_number is None:
+        return _lease_end(job, trial, trial.issued_at, now)
+    heard_at = trial.finished_at if trial.finished_at <= now else job.clock_back_at or now
+    return (step_lease_from if trial.state == TrialState.REACHED else lease_from)(heard_at, job)
 
 
 def open_count(connection: Connection, job: Row) -> int:
@@ -76,7 +89,8 @@ def reap_trials(connection: Connection, job: Row, issued: list[Row], now: dateti
 def reap(connection: Connection, job: Row, now: datetime) -> None:
     """Close the job's recurrences whose lease has passed, with all trials that were left behind."""
     note_clock(connection, job, now)
-    for recurrence in rows(connection, _MAYBE_DEAD, {"job_id": job.job_id, "now": now}):
+    shortest = timedelta(seconds=min(job.max_trial_time_s, job.max_step_time_s)) + LEASE_MARGIN
+    for recurrence in rows(connection, _MAYBE_DEAD, {"job_id": job.job_id, "now": now, "long_ago": now - shortest}):
         trials = trials_of(connection, recurrence)
         if alive_until(job, recurrence, trials, now) <= now:
             expire_issued(connection, trials, now, "its recurrence vanished")
@@ -99,10 +113,16 @@ def note_clock(connection: Connection, job: Row, now: datetime) -> None:
         put(connection, JOB, job, clock_back_at=now)
 
 
-def _lease_end(job: Row, row: Row, since: datetime, now: datetime) -> datetime:
+def _lease_end(
+    job: Row,
+    row: Row,
+    since: datetime,
+    now: datetime,
+    lease_of: Callable[[datetime, Row], datetime] = lease_from,
+) -> datetime:
     """Return until when a trial or recurrence counts as alive, by its own row."""
     lease: datetime = row.lease_expires_at
-    return lease if since <= now else min(lease, lease_from(job.clock_back_at or now, job))
+    return lease if since <= now else min(lease, lease_of(job.clock_back_at or now, job))
 
 
 def expire_issued(connection: Connection, trials: list[Row], now: datetime, reason: str) -> None:

@@ -55,7 +55,9 @@ def reset(connection: Connection, now: datetime, job_id: str, *, keep_history: b
     if not keep_history:
         _remove_history(connection, job)
         put(connection, JOB, job, recurrence_count=0, trial_count=0, report_count=0)
-        put(connection, JOB, job, period_began_at=None, clock_back_at=None, data_began_number=0)
+        # A new key for its data, or the first recurrence would take the old data for gone from storage.
+        new_data = {"data_generation": job.data_generation + 1, "data_began_number": 1}
+        put(connection, JOB, job, period_began_at=None, clock_back_at=None, **new_data)
     put(
         connection,
         JOB,

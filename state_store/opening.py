@@ -11,7 +11,7 @@ from zeus_kfp.state_store.epochs import data_of_next, is_new_data
 from zeus_kfp.state_store.gating import has_had_all, why_not
 from zeus_kfp.state_store.generators import generator_at, seeded_state
 from zeus_kfp.state_store.learning import load_learnt, price_again, relearn
-from zeus_kfp.state_store.locking import expire_issued, lease_from, note_clock, open_count, reap
+from zeus_kfp.state_store.locking import expire_issued, note_clock, open_count, reap, step_lease_from
 from zeus_kfp.state_store.records import JobPhase, OpenedRecurrence, RecurrenceRecord, RecurrenceState
 from zeus_kfp.state_store.rows import knobs_of, recurrence_record, spec_of
 from zeus_kfp.state_store.statements import (
@@ -25,7 +25,7 @@ from zeus_kfp.state_store.statements import (
 )
 from zeus_kfp.state_store.tables import JOB, RECURRENCE
 from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError, UnknownJobError
-from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.trial import TrialState
 
@@ -37,18 +37,27 @@ OPERATIONAL_KNOBS = {
     "period_s",
     "preprocess_every",
     "max_trial_time_s",
+    "hopeless_stop",
+    "max_step_time_s",
     "user",
 }
 """Knobs that say how a job runs and not what it learns: they may change at any time."""
 
-MEANING_KNOBS = {"target_metric", "higher_is_better", "max_epochs"}
-"""Knobs that decide what reaching the target means: once they change, earlier trials no longer count."""
+MEANING_KNOBS = {"target_metric", "higher_is_better", "max_epochs", "learning_rate_rule"}
+"""Knobs that decide what reaching the target means, or how it is reached: once they change, earlier trials no longer
+count."""
 
 ON_KNOB_CHANGE = ("refuse", "accept")
 
 
 def open_recurrence(
-    connection: Connection, now: datetime, spec: JobSpec, run_id: str, on_knob_change: str, data_version: str
+    connection: Connection,
+    now: datetime,
+    spec: JobSpec,
+    run_id: str,
+    on_knob_change: str,
+    data_version: str,
+    start_now: bool,
 ) -> OpenedRecurrence:
     """Register the job the first time, take its changes, and open a recurrence or say why not."""
     if on_knob_change not in ON_KNOB_CHANGE:
@@ -62,7 +71,7 @@ def open_recurrence(
         return _reopened(connection, job, earlier, now)
     changed = _checked_changes(job, spec, on_knob_change)
     _take(connection, job, spec, changed & OPERATIONAL_KNOBS)
-    refusal = why_not(connection, job, now, data_version)
+    refusal = why_not(connection, job, now, data_version, start_now)
     if refusal:
         return OpenedRecurrence(False, refusal, 0, (), "")
     # What was learnt is only touched by a run that goes on.
@@ -107,6 +116,8 @@ def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
         "data_version": "",
         "data_began_number": 0,
         "rated_power_w": spec.max_power_w,
+        "accelerators": [],
+        "newcomer": "",
         "ended_by_hand": False,
         "counted_from": 0,
         "recurrence_count": 0,
@@ -144,7 +155,7 @@ def _take(connection: Connection, job: Row, spec: JobSpec, changed: set[str]) ->
         columns["generator_state"] = seeded_state(spec.seed)
     if "max_power_w" in changed and spec.max_power_w:
         columns["rated_power_w"] = spec.max_power_w
-    if changed & MEANING_KNOBS:
+    if changed & MEANING_KNOBS or _is_other_rate(spec, changed):
         columns["generation"] = job.generation + 1
     put(connection, JOB, job, **columns)
     if changed & {"eta_knob", "max_power_w"}:
@@ -153,11 +164,16 @@ def _take(connection: Connection, job: Row, spec: JobSpec, changed: set[str]) ->
         relearn(connection, job)
 
 
+def _is_other_rate(spec: JobSpec, changed: set[str]) -> bool:
+    """Return whether a batch size now trains at another learning rate, since the factor is 1 at another size."""
+    return "default_batch_size" in changed and spec.learning_rate_rule is not LearningRateRule.NONE
+
+
 def _reopened(connection: Connection, job: Row, earlier: Row, now: datetime) -> OpenedRecurrence:
     if earlier.state != RecurrenceState.OPEN:
         why = f"this run has ended its recurrence {earlier.number} of job {job.job_id} already ({earlier.state})"
         return OpenedRecurrence(False, why, 0, (), "")
-    put(connection, RECURRENCE, earlier, lease_expires_at=lease_from(now, job))
+    put(connection, RECURRENCE, earlier, lease_expires_at=step_lease_from(now, job))
     return _opened(job, earlier)
 
 
@@ -176,7 +192,7 @@ def _open(connection: Connection, job: Row, run_id: str, now: datetime, data_ver
         "data_epoch": data.data_epoch,
         "data_missing": False,
         "opened_at": now,
-        "lease_expires_at": lease_from(now, job),
+        "lease_expires_at": step_lease_from(now, job),
     }
     return _opened(job, add(connection, RECURRENCE, values))
 

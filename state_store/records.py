@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.learning_curve import Curve
 from zeus_kfp.zeus_core.policies import ArmPosterior
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
@@ -70,6 +71,7 @@ class JobRecord:
         trial_count: Trials handed out so far.
         created_at: When it was registered (UTC).
         next_due_at: When its period has passed (UTC); None without a period, or before its first recurrence.
+        accelerators: Models of the accelerators that its costs were learnt on, in the order in which it moved to them.
     """
 
     spec: JobSpec
@@ -81,6 +83,7 @@ class JobRecord:
     trial_count: int
     created_at: datetime
     next_due_at: datetime | None = None
+    accelerators: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,11 @@ class JobOverview:
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """A trial's row. Units are in the names; None where not known (yet)."""
+    """A trial's row. Units are in the names; None where not known (yet).
+
+    A trial that was stopped as hopeless has ``least_epochs``, the epochs that it very likely needed at least; one that
+    reached the target has its ``curve``, (epochs, best metric so far), where that is known.
+    """
 
     job_id: str
     run_id: str
@@ -139,6 +146,18 @@ class TrialRecord:
     issued_at: datetime
     lease_expires_at: datetime
     finished_at: datetime | None
+    least_epochs: float | None = None
+    curve: Curve = ()
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it was stopped since it was very likely to take too many epochs."""
+        return self.least_epochs is not None
+
+    @property
+    def ended(self) -> str:
+        """How it ended: its state, or "hopeless"."""
+        return "hopeless" if self.is_hopeless else self.state.value
 
 
 @dataclass(frozen=True, slots=True)

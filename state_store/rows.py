@@ -18,6 +18,7 @@ from zeus_kfp.state_store.records import (
 from zeus_kfp.state_store.statements import Row
 from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
+from zeus_kfp.zeus_core.learning_curve import Curve, Reference
 from zeus_kfp.zeus_core.learnt import ArmSummary, Exploration, Learnt
 from zeus_kfp.zeus_core.profile import Phase, Profile
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion, TrialPlan, TrialState
@@ -64,6 +65,7 @@ def job_record(row: Row) -> JobRecord:
         trial_count=row.trial_count,
         created_at=row.created_at,
         next_due_at=next_due_at(row),
+        accelerators=tuple(row.accelerators),
     )
 
 
@@ -87,6 +89,7 @@ def trial_record(row: Row, recurrence: Row) -> TrialRecord:
         "recurrence_number": recurrence.number,
         "purpose": Purpose(row.purpose),
         "state": TrialState(row.state),
+        "curve": curve_in(row.curve),
     }
     return TrialRecord(**{name: getattr(row, name) for name in _TRIAL_FIELDS if name not in derived}, **derived)
 
@@ -121,7 +124,14 @@ def recurrence_record(row: Row, trials: Sequence[Row]) -> RecurrenceRecord:
 
 
 def plan_of(
-    job: Row, spec: JobSpec, recurrence: Row, arm: Row | None, slot: int, number: int, suggestion: Suggestion
+    job: Row,
+    spec: JobSpec,
+    recurrence: Row,
+    arm: Row | None,
+    slot: int,
+    number: int,
+    suggestion: Suggestion,
+    reference: Reference,
 ) -> TrialPlan:
     """Return what the training side is told of a trial; ``arm`` is that of its batch size, if there is one."""
     return TrialPlan(
@@ -143,19 +153,28 @@ def plan_of(
         power_limit_w=None if arm is None else arm.power_limit_w,
         power_limit_accelerator="" if arm is None else arm.power_limit_accelerator,
         power_objective=spec.power_objective,
+        reference=reference,
     )
 
 
 def learnt_of(job: Row, arms: Iterable[Row]) -> Learnt:
     """Return what was learnt of a job."""
     summaries = {arm.batch_size: _summary(arm) for arm in arms}
-    return without_empty_arms(Learnt(summaries, job.min_recurrence_cost, job.best_batch_size))
+    accelerators = tuple(job.accelerators)
+    return without_empty_arms(
+        Learnt(summaries, job.min_recurrence_cost, job.best_batch_size, accelerators, job.newcomer)
+    )
 
 
 def without_empty_arms(learnt: Learnt) -> Learnt:
     """Return the same without the sizes of which nothing is known: whether they have a row means nothing."""
     arms = {size: arm for size, arm in learnt.arms.items() if arm != ArmSummary(size)}
     return replace(learnt, arms=arms)
+
+
+def curve_in(values: Sequence[Sequence[float]]) -> Curve:
+    """Return a curve as it was before its trip through JSON."""
+    return tuple((epochs, metric) for epochs, metric in values)
 
 
 def _summary(row: Row) -> ArmSummary:
@@ -171,6 +190,8 @@ def _summary(row: Row) -> ArmSummary:
         out_of_memory=row.out_of_memory,
         consecutive_failures=row.consecutive_failures,
         evidence=Evidence.from_values(row.evidence) if row.evidence else Evidence(),
+        curves=tuple(curve_in(curve) for curve in row.curves),
+        hopeless_in_row=row.hopeless_in_row,
     )
 
 
@@ -187,6 +208,8 @@ def arm_columns(summary: ArmSummary) -> dict[str, Any]:
         "out_of_memory": summary.out_of_memory,
         "consecutive_failures": summary.consecutive_failures,
         "evidence": summary.evidence.to_values(),
+        "curves": [[list(point) for point in curve] for curve in summary.curves],
+        "hopeless_in_row": summary.hopeless_in_row,
     }
 
 

@@ -125,7 +125,13 @@ class StateStore:
         return self._database.attempt(lambda: current_version(self._database))
 
     def open_recurrence(
-        self, spec: JobSpec, run_id: str, *, on_knob_change: str = "refuse", data_version: str = ""
+        self,
+        spec: JobSpec,
+        run_id: str,
+        *,
+        on_knob_change: str = "refuse",
+        data_version: str = "",
+        start_now: bool = False,
     ) -> OpenedRecurrence:
         """Register the job the first time, reap what died, and open a recurrence or say why not.
 
@@ -137,11 +143,13 @@ class StateStore:
             run_id: The KFP run; asked again with the same one, the answer is the same.
             on_knob_change: What to do if the knobs differ from the registered ones. "refuse", or "accept": go on
                 with the new ones. What was learnt is rebuilt under them; a change of target_metric,
-                higher_is_better or max_epochs makes earlier trials count no longer. max_retries, num_recurrences,
+                higher_is_better, max_epochs or learning_rate_rule makes earlier trials count no longer, and so does
+                one of default_batch_size where learning rates are scaled from it. max_retries, num_recurrences,
                 max_concurrent_recurrences, max_concurrent_recurrences_per_user, period_s, preprocess_every,
-                max_trial_time_s and user may change without consent.
+                max_trial_time_s, max_step_time_s, hopeless_stop and user may change without consent.
             data_version: Version of the raw data, part of the data epoch; "" for that of the recurrence before.
                 A new one counts as drift.
+            start_now: Whether to wait for no period; the caps hold all the same, and a new period begins.
 
         Raises:
             JobChangedError: If the knobs differ and on_knob_change is "refuse".
@@ -150,9 +158,24 @@ class StateStore:
         """
         text("run_id", run_id)
         text("data_version", data_version, allow_empty=True)
+        if not isinstance(start_now, bool):
+            raise InvalidValueError(f"start_now must be true or false, not {start_now!r}")
         return self._write(
-            lambda c: opening.open_recurrence(c, self._now(), spec, run_id, on_knob_change, data_version)
+            lambda c: opening.open_recurrence(c, self._now(), spec, run_id, on_knob_change, data_version, start_now)
         )
+
+    def why_data_must_wait(self, job_id: str, run_id: str) -> str:
+        """Return why a recurrence should not preprocess yet, "" if it may; asking keeps its lease alive.
+
+        Recurrences that overlap make the same data once: the one of the lowest number does, the others ask again
+        until it has.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            UnknownRecurrenceError: If the run opened no recurrence of it.
+        """
+        _check_names(job_id, run_id)
+        return self._write(lambda c: epochs.why_data_must_wait(c, self._now(), job_id, run_id))
 
     def suggest(self, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
         """Hand out the trial of a slot; None once the recurrence has nothing left to try.
@@ -251,19 +274,32 @@ class StateStore:
     def take_stage_turn(self, job_id: str, run_id: str, stage: str, every: int) -> bool:
         """Return whether a stage runs in a recurrence, and keep that it does; asked again, the answer is the same.
 
+        A turn that came to nothing, since its recurrence ended before finish_stage_turn, is given to a later one.
+
         Args:
             job_id: The job's name.
             run_id: The KFP run.
             stage: The stage's name.
-            every: Recurrences from one turn to the next, 1 for each; 0: once for each data epoch.
+            every: Recurrences from one turn to the next, 1 for each; 0: once for each data epoch; -1: once per job.
 
         Raises:
             UnknownJobError: If there is no such job.
             UnknownRecurrenceError: If the run opened no recurrence of it.
-            InvalidValueError: If the stage is no name, or every no integer of 0 or more.
+            InvalidValueError: If the stage is no name, or every no integer of -1 or more.
         """
         _check_names(job_id, run_id)
-        return self._write(lambda c: epochs.take_stage_turn(c, job_id, run_id, stage, every))
+        return self._write(lambda c: epochs.take_stage_turn(c, self._now(), job_id, run_id, stage, every))
+
+    def finish_stage_turn(self, job_id: str, run_id: str, stage: str) -> None:
+        """Keep that a stage was done in a recurrence whose turn it was; once more changes nothing.
+
+        Raises:
+            UnknownJobError: If there is no such job.
+            UnknownRecurrenceError: If the run opened no recurrence of it.
+            InvalidValueError: If it was not the stage's turn.
+        """
+        _check_names(job_id, run_id)
+        self._write(lambda c: epochs.finish_stage_turn(c, self._now(), job_id, run_id, stage))
 
     def complete_job(self, job_id: str) -> None:
         """End a job: later runs of it are granted nothing. Recurrences under way go on.

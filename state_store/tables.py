@@ -83,6 +83,7 @@ class JobRow(_Row, table=True):
     period_s: float = _float(nullable=False)
     preprocess_every: int
     max_trial_time_s: float = _float(nullable=False)
+    max_step_time_s: float = _float(nullable=False)
     policy: str = Field(max_length=64)
     num_pruning_rounds: int
     num_explorations: int
@@ -92,11 +93,14 @@ class JobRow(_Row, table=True):
     seed: int = Field(sa_column=Column(BigInteger, nullable=False))
     learning_rate_rule: str = Field(max_length=32)
     power_objective: str = Field(max_length=64)
+    hopeless_stop: bool
     generation: int = 0
     data_generation: int = 0
     rated_power_w: float = _float(nullable=False)
     min_recurrence_cost: float | None = _float()
     best_batch_size: int | None = None
+    accelerators: list[str] = _json()
+    newcomer: str = _text()
     ended_by_hand: bool = False
     counted_from: int = 0
     recurrence_count: int = 0
@@ -184,6 +188,8 @@ class TrialRow(_Row, table=True):
     model_uri: str = _text()
     exit_code: int | None = None
     data_missing: bool = False
+    least_epochs: float | None = _float()
+    curve: list[list[Any]] = _json()
 
 
 class ProfileRow(_Row, table=True):
@@ -222,6 +228,8 @@ class ArmRow(_Row, table=True):
     evidence: dict[str, Any] = _json()
     out_of_memory: bool
     consecutive_failures: int
+    curves: list[list[list[Any]]] = _json()
+    hopeless_in_row: int
     power_limit_w: float | None = _float()
     power_limit_accelerator: str = Field(default="", max_length=255)
     posterior_mean_cost: float | None = _float()
@@ -244,7 +252,7 @@ class DriftRow(_Row, table=True):
 
 
 class StageTurnRow(_Row, table=True):
-    """A recurrence in which it was a stage's turn."""
+    """A recurrence in which it was a stage's turn, and when the stage was done."""
 
     __tablename__ = "stage_turn"
 
@@ -252,6 +260,7 @@ class StageTurnRow(_Row, table=True):
     stage: str = Field(primary_key=True, max_length=255)
     recurrence_number: int = Field(primary_key=True)
     data_epoch: str = Field(max_length=300)
+    done_at: datetime | None = _moment(nullable=True)
 
 
 METADATA = _Row.metadata

@@ -34,6 +34,7 @@ from zeus_kfp.zeus_core.errors import (
     NoBatchSizeLeftError,
     UnknownTrialError,
 )
+from zeus_kfp.zeus_core.hopeless import reference_for
 from zeus_kfp.zeus_core.policies import InFlight, policy_named
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
@@ -55,6 +56,7 @@ _BEFORE_REPORT: dict[str, Any] = {
     "attempts": 0,
     "model_uri": "",
     "data_missing": False,
+    "curve": [],
 }
 _SINCE_0003 = ("power_limits_found_w", "second_energy_j", "second_energy_source")
 
@@ -157,12 +159,14 @@ def _issue(
     in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in issued if t.generation == job.generation]
     arms, generator = arms_of(connection, job), generator_at(job.generator_state)
     try:
-        suggestion = policy_named(spec.policy).suggest(spec, learnt_of(job, arms.values()), in_flight, generator)
+        learnt = learnt_of(job, arms.values())
+        suggestion = policy_named(spec.policy).suggest(spec, learnt, in_flight, generator)
     except NoBatchSizeLeftError:
         return None
     number = job.trial_count + 1
     put(connection, JOB, job, trial_count=number, generator_state=state_of(generator))
-    plan = plan_of(job, spec, recurrence, arms.get(suggestion.batch_size), slot, number, suggestion)
+    reference = reference_for(spec, learnt, suggestion.batch_size)
+    plan = plan_of(job, spec, recurrence, arms.get(suggestion.batch_size), slot, number, suggestion, reference)
     values = field_values(suggestion) | {
         "job_id": job.job_id,
         "recurrence_id": recurrence.id,

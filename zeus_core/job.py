@@ -8,11 +8,13 @@ from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.power.selectors import checked_objective
-from zeus_kfp.zeus_core.validation import MAX_INTEGER, MAX_POWER_W, integer, integral, number, text
+from zeus_kfp.zeus_core.validation import MAX_INTEGER, MAX_POWER_W, integer, integral, number, text, truth
 
 MAX_BATCH_SIZES = 256
 MAX_CONCURRENT_RECURRENCES = 1000
 MIN_PERIOD_S = 60.0
+ONCE = -1
+"""How often something is done that is done once in a job's life, whatever becomes of its data."""
 
 
 class LearningRateRule(StrEnum):
@@ -53,8 +55,10 @@ class JobSpec:
         period_s: Seconds that pass between the starts of two recurrences, unless drift is signalled; 0 lets every
             run of the pipeline start one.
         preprocess_every: Recurrences after which the data is preprocessed again; 1 does so in each, 0 only when the
-            data changes.
+            data changes, -1 never.
         max_trial_time_s: Seconds after which a trial is ended by its supervisor.
+        max_step_time_s: Seconds that any other step may take, such as preprocessing or a stage after the winner; a
+            recurrence that is not heard of for longer is taken for dead.
         policy: Name of the batch-size policy.
         num_pruning_rounds: Rounds of the pruning walk that comes before Thompson sampling.
         num_explorations: Observations that an arm needs before it is sampled.
@@ -66,6 +70,8 @@ class JobSpec:
         power_objective: What the best power limit is: "cost", "energy", "time", or "slowdown:1.1" for the lowest at
             which training is at most 1.1 times as slow.
         user: Whom the job belongs to, for filters and reports.
+        hopeless_stop: Whether a trial stops once it is very likely to take more epochs than its cost threshold or
+            ``max_epochs`` allows.
 
     Raises:
         InvalidValueError: If any of them is out of its range.
@@ -87,6 +93,7 @@ class JobSpec:
     period_s: float = 0.0
     preprocess_every: int = 0
     max_trial_time_s: float = 86_400.0
+    max_step_time_s: float = 86_400.0
     policy: str = "bayes"
     num_pruning_rounds: int = 2
     num_explorations: int = 2
@@ -97,6 +104,7 @@ class JobSpec:
     learning_rate_rule: LearningRateRule = LearningRateRule.NONE
     power_objective: str = "cost"
     user: str = ""
+    hopeless_stop: bool = True
 
     def __post_init__(self) -> None:
         """Check every knob and bring it to its own type."""
@@ -114,11 +122,13 @@ class JobSpec:
             )
         if not isinstance(self.higher_is_better, bool):
             raise InvalidValueError(f"higher_is_better must be true or false, not {self.higher_is_better!r}")
+        put(self, "hopeless_stop", truth("hopeless_stop", self.hopeless_stop))
         put(self, "target_metric", number("target_metric", self.target_metric))
         put(self, "eta_knob", number("eta_knob", self.eta_knob, at_least=0, at_most=1))
         put(self, "beta_knob", number("beta_knob", self.beta_knob, above=1, finite=False))
         put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0, at_most=MAX_POWER_W))
-        put(self, "max_trial_time_s", number("max_trial_time_s", self.max_trial_time_s, above=0, at_most=1e9))
+        for name in ("max_trial_time_s", "max_step_time_s"):
+            put(self, name, number(name, getattr(self, name), above=0, at_most=1e9))
         put(self, "period_s", _checked_period_s(self.period_s))
         put(self, "max_concurrent_recurrences", _checked_concurrency(self.max_concurrent_recurrences))
         put(self, "prior_mean", number("prior_mean", self.prior_mean))
@@ -151,7 +161,7 @@ _INTEGER_RANGES = (
     ("max_retries", 1, 1000),
     ("num_recurrences", 0, 10**9),
     ("max_concurrent_recurrences_per_user", 0, 10**9),
-    ("preprocess_every", 0, 10**9),
+    ("preprocess_every", ONCE, 10**9),
     ("num_pruning_rounds", 0, 100),
     ("num_explorations", 1, 100),
     ("window_size", 0, 10_000),

@@ -17,6 +17,7 @@ from zeus_kfp.zeus_core.drift import Result, with_result
 from zeus_kfp.zeus_core.errors import InvalidValueError, NoBatchSizeLeftError
 from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.learning_curve import Curve
 from zeus_kfp.zeus_core.observation import Observation
 from zeus_kfp.zeus_core.pruning import Exploration, Walk, replay
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
@@ -37,6 +38,9 @@ __all__ = [
 
 MAX_CONSECUTIVE_FAILURES = 3
 """A size whose trials failed so often in a row, by themselves, is passed over."""
+
+MOST_CURVES_OF_A_SIZE = 3
+"""Learning curves that are kept of a batch size: they differ little."""
 
 MAX_COST = 1e100
 """Costs in J up to here can be squared and summed without overflow; no training costs more."""
@@ -60,6 +64,8 @@ class ArmSummary:
         consecutive_failures: Trials that failed by themselves since the last that ended otherwise, or since
             the policy started over.
         evidence: What they say of its epochs and of their cost.
+        curves: How its latest trials that did so reached the target, oldest first, `MOST_CURVES_OF_A_SIZE` at most.
+        hopeless_in_row: Trials in a row, the latest among them, that were stopped as hopeless.
     """
 
     batch_size: int
@@ -73,6 +79,8 @@ class ArmSummary:
     out_of_memory: bool = False
     consecutive_failures: int = 0
     evidence: Evidence = Evidence()
+    curves: tuple[Curve, ...] = ()
+    hopeless_in_row: int = 0
 
     @property
     def keeps_failing(self) -> bool:
@@ -89,11 +97,15 @@ class Learnt:
         min_recurrence_cost: Lowest cost in J of a recurrence that reached the target, over all its trials;
             None without any. The early-stop threshold is a multiple of it.
         best_batch_size: The batch size that ended that recurrence; None without any.
+        accelerators: Models of the accelerators that costs were learnt on, in the order in which the job moved there.
+        newcomer: A model that none of them is, which the latest trial with a cost ran on; else "".
     """
 
     arms: Mapping[int, ArmSummary] = field(default_factory=dict)
     min_recurrence_cost: float | None = None
     best_batch_size: int | None = None
+    accelerators: tuple[str, ...] = ()
+    newcomer: str = ""
 
     def arm(self, batch_size: int) -> ArmSummary:
         """Return the summary of a batch size, an empty one if nothing was learnt of it."""
@@ -105,7 +117,8 @@ def observe(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
 
     An expired trial is as if it never ran. A failed one only adds to the failures in a row of its size. One that
     ran out of memory rules out its size and all above. The others count with their cost, whether or not they
-    reached the target, but only one that reached it can become the cheapest.
+    reached the target, but only one that reached it can become the cheapest. One that was stopped as hopeless counts
+    with what it would have cost at least.
 
     Args:
         job: The job's knobs.
@@ -126,7 +139,7 @@ def observe(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
         return _settled(job, _with_arm(learnt, replace(arm, consecutive_failures=arm.consecutive_failures + 1)))
     if observation.state is TrialState.OOM:
         return _settled(job, _with_arm(learnt, replace(arm, out_of_memory=True, consecutive_failures=0)))
-    return _with_cost(job, learnt, observation)
+    return _with_cost(job, _on_accelerator(learnt, observation.accelerator), observation)
 
 
 def rebuild(job: JobSpec, observations: Iterable[Observation]) -> Learnt:
@@ -143,8 +156,16 @@ def rebuild(job: JobSpec, observations: Iterable[Observation]) -> Learnt:
 
 def forget_costs(learnt: Learnt) -> Learnt:
     """Return what stays true on another accelerator: the epochs that each batch size takes, and no cost."""
-    arms = (ArmSummary(arm.batch_size, evidence=arm.evidence.on_another_accelerator()) for arm in learnt.arms.values())
-    return Learnt({arm.batch_size: arm for arm in arms})
+    arms = (
+        ArmSummary(
+            arm.batch_size,
+            evidence=arm.evidence.on_another_accelerator(),
+            curves=arm.curves,
+            hopeless_in_row=arm.hopeless_in_row,
+        )
+        for arm in learnt.arms.values()
+    )
+    return Learnt({arm.batch_size: arm for arm in arms}, accelerators=learnt.accelerators)
 
 
 def fitting_sizes(job: JobSpec, learnt: Learnt) -> tuple[int, ...]:
@@ -177,12 +198,27 @@ def walk_of(job: JobSpec, learnt: Learnt) -> Walk:
     return replay(sizes, job.default_batch_size, job.num_pruning_rounds, results, failing)
 
 
+def _on_accelerator(learnt: Learnt, model: str) -> Learnt:
+    """Return what is known before a trial is counted in that ran on an accelerator of some model.
+
+    Costs are forgotten once two trials in a row ran on the same new model. In a pool of several models that happens
+    once a model, and never on the way back.
+    """
+    if not model or model in learnt.accelerators:
+        return replace(learnt, newcomer="") if learnt.newcomer else learnt
+    if learnt.accelerators and model != learnt.newcomer:
+        return replace(learnt, newcomer=model)
+    moved = forget_costs(learnt) if learnt.accelerators else learnt
+    return replace(moved, accelerators=(*learnt.accelerators, model))
+
+
 def _with_arm(learnt: Learnt, arm: ArmSummary) -> Learnt:
     return replace(learnt, arms={**learnt.arms, arm.batch_size: arm})
 
 
 def _with_cost(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
     """Count in a trial that has a cost."""
+    is_hopeless, observation = observation.is_hopeless, observation.as_predicted()
     cost = number("cost", observation.cost, above=0, at_most=MAX_COST)
     reached = observation.state is TrialState.REACHED
     explored = observation.purpose is Purpose.EXPLORATION
@@ -190,6 +226,7 @@ def _with_cost(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt
         # Where all sizes kept failing, the script was broken rather than the sizes; now it is mended.
         learnt = _with_every_arm(learnt, consecutive_failures=0)
     arm = _with_result(job, learnt.arm(observation.batch_size), cost, reached, explored)
+    arm = _with_curve(arm, observation.curve, is_hopeless=is_hopeless)
     learnt = _with_evidence(_with_arm(learnt, arm), observation, cost)
     if reached:
         return _with_cheapest(learnt, observation)
@@ -226,6 +263,11 @@ def _with_result(job: JobSpec, arm: ArmSummary, cost: float, reached: bool, expl
         explorations=(*arm.explorations, Exploration(cost, reached)) if explored else arm.explorations,
         consecutive_failures=0,
     )
+
+
+def _with_curve(arm: ArmSummary, curve: Curve, *, is_hopeless: bool) -> ArmSummary:
+    curves = (*arm.curves, curve)[-MOST_CURVES_OF_A_SIZE:] if curve else arm.curves
+    return replace(arm, curves=curves, hopeless_in_row=arm.hopeless_in_row + 1 if is_hopeless else 0)
 
 
 def _with_cheapest(learnt: Learnt, observation: Observation) -> Learnt:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.learning_curve import Curve, Reference, checked_curve, checked_reference
 from zeus_kfp.zeus_core.validation import (
     MAX_ENERGY_J,
     MAX_INTEGER,
@@ -26,6 +27,10 @@ MAX_OUTCOME_CHARACTERS = 8_000
 
 MAX_GPUS = 32
 """Most GPUs of one pod whose limits an outcome tells."""
+
+
+MAX_EPOCHS = 1e12
+"""More than any trial can be predicted to need: five times the most that it can train."""
 
 
 class TrialState(StrEnum):
@@ -93,6 +98,8 @@ class TrialPlan:
         power_limit_accelerator: Model of the GPU that it was profiled on; "" where that doesn't matter. On another
             model it is profiled anew.
         power_objective: What the best power limit is: "cost", "energy", "time" or "slowdown:1.1".
+        reference: What earlier trials tell of the way to the target, by which a hopeless trial is stopped early; empty
+            where they tell nothing, or none is to be stopped so.
     """
 
     job_id: str
@@ -113,6 +120,7 @@ class TrialPlan:
     power_limit_w: float | None = None
     power_limit_accelerator: str = ""
     power_objective: str = "cost"
+    reference: Reference = ()
 
     def to_json(self) -> str:
         """Return the plan as a JSON object."""
@@ -126,7 +134,8 @@ class TrialPlan:
             InvalidValueError: If the text is not such an object.
         """
         values = _parse_object("suggestion", document, cls)
-        return cls(**{**values, "purpose": Purpose(values["purpose"])})
+        reference = checked_reference("reference of the suggestion", values.get("reference", ()))
+        return cls(**{**values, "purpose": Purpose(values["purpose"]), "reference": reference})
 
     def is_reached(self, metric: float) -> bool:
         """Return whether ``metric`` reaches the target."""
@@ -161,6 +170,8 @@ class TrialOutcome:
         exit_code: The user's process's exit code, negative for a signal; None if it never started.
         data_missing: Whether the preprocessed data set was gone from storage.
         error: Last lines of a failed process's output, for people.
+        least_epochs: Epochs that it very likely needed at least, where it was stopped as hopeless; else None.
+        curve: How it reached the target (epochs, best metric so far); empty if it did not, or that is not known.
     """
 
     state: TrialState
@@ -186,6 +197,8 @@ class TrialOutcome:
     exit_code: int | None = None
     data_missing: bool = False
     error: str = ""
+    least_epochs: float | None = None
+    curve: Curve = ()
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -212,6 +225,7 @@ class TrialOutcome:
             put(self, "metric", number("metric", self.metric))
         put(self, "max_power_w", number("max_power_w", self.max_power_w, at_least=0, at_most=MAX_POWER_W))
         self._check_spent()
+        self._check_curve()
 
     def _check_spent(self) -> None:
         put = object.__setattr__
@@ -223,6 +237,20 @@ class TrialOutcome:
             put(self, "second_energy_j", second_j)
         above = 0 if counts_as_cost else None
         put(self, "time_s", number("time_s", self.time_s, at_least=0, above=above, at_most=MAX_TIME_S))
+
+    def _check_curve(self) -> None:
+        put = object.__setattr__
+        put(self, "curve", checked_curve("curve", self.curve))
+        if self.curve and self.state is not TrialState.REACHED:
+            raise InvalidValueError(f"a trial in state {self.state.value!r} has no curve to the target: leave it empty")
+        if self.least_epochs is None:
+            return
+        if self.state is not TrialState.NOT_REACHED or not self.epochs:
+            raise InvalidValueError(
+                f"least_epochs belongs to a trial that was stopped as hopeless after an epoch or more, not to one in "
+                f"state {self.state.value!r} after {self.epochs}: leave it out"
+            )
+        put(self, "least_epochs", number("least_epochs", self.least_epochs, above=self.epochs, at_most=MAX_EPOCHS))
 
     def to_json(self) -> str:
         """Return the outcome as a JSON object short enough for a KFP parameter."""

@@ -33,6 +33,8 @@ def posterior_picture(data: ReportData) -> canvas.Picture | None:
     _set_range(axes, arms, positive, scale)
     _draw_trials(axes, arms, trials, scale)
     _draw_beliefs(axes, arms, scale)
+    if data.job.spec.policy == "bayes":
+        _draw_curve(axes, arms, scale)
     _draw_rows(axes, data, arms)
     axes.set_xlabel(f"cost of one trial, {scale.unit}")
     axes.set_ylabel("batch size")
@@ -101,6 +103,20 @@ def _draw_beliefs(axes: Any, arms: Sequence[ArmPosterior], scale: Scale) -> None
             )
 
 
+def _draw_curve(axes: Any, arms: Sequence[ArmPosterior], scale: Scale) -> None:
+    """Join the beliefs of a policy that models how cost follows batch size: it has one of untried sizes too."""
+    known = [
+        (place, arm.mean_cost / scale.size, (arm.standard_deviation or 0.0) / scale.size)
+        for place, arm in enumerate(arms)
+        if arm.mean_cost is not None and canvas.drawable([arm.mean_cost, _upper(arm)])
+    ]
+    places, means, deviations = ([row[column] for row in known] for column in range(3))
+    low = [max(mean - spread, axes.get_xlim()[0]) for mean, spread in zip(means, deviations, strict=True)]
+    high = [mean + spread for mean, spread in zip(means, deviations, strict=True)]
+    axes.fill_betweenx(places, low, high, color=canvas.OFF, alpha=0.18, linewidth=0, zorder=1)
+    axes.plot(means, places, color=canvas.OFF, linewidth=1, zorder=2)
+
+
 def _draw_rows(axes: Any, data: ReportData, arms: Sequence[ArmPosterior]) -> None:
     default = data.job.spec.default_batch_size
     axes.set_yticks(
@@ -146,6 +162,8 @@ def _legend(trials: Sequence[TrialRecord]) -> list[Any]:
 
 def _caption(data: ReportData, arms: Sequence[ArmPosterior], trials: Sequence[TrialRecord]) -> str:
     parts = ["What a trial at each batch size is believed to cost, and the trials that this rests on."]
+    if data.job.spec.policy == "bayes":
+        parts.append("The line is the model's curve over batch sizes, the band one standard deviation about it.")
     if len(arms) < len(data.arms):
         parts.append(f"The {len(arms)} sizes with the most trials; all are in the table below.")
     if len(trials) == MAX_DOTS:

@@ -17,6 +17,8 @@ def caveats(data: ReportData) -> tuple[str, ...]:
             _baseline_basis(data),
             _without_cost(data),
             _without_model(data),
+            _hopeless(data),
+            _moved(data),
             _several_accelerators(data),
         )
         if sentence
@@ -55,6 +57,24 @@ def _without_model(data: ReportData) -> str:
     with_model = (RecurrenceState.OPEN, RecurrenceState.REACHED)
     lost = sum(row.state not in with_model for row in data.rows)
     return f"The cost of {plural(lost, 'recurrence')} without a model is included." if lost else ""
+
+
+def _hopeless(data: ReportData) -> str:
+    stopped = sum(trial.is_hopeless for trial in data.trials)
+    if not stopped:
+        return ""
+    was = "was stopped as hopeless; it counts" if stopped == 1 else "were stopped as hopeless; they count"
+    return f"{plural(stopped, 'trial')} {was} against the batch size with the cost predicted, not with what was spent."
+
+
+def _moved(data: ReportData) -> str:
+    models = [line(model, at_most=60) for model in data.job.accelerators[-3:]]
+    if len(models) < 2:
+        return ""
+    return (
+        f"The job has moved from {' to '.join(models)}: the epochs learnt before count on, and costs were learnt anew "
+        "from the second trial there."
+    )
 
 
 def _several_accelerators(data: ReportData) -> str:

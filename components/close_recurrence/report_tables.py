@@ -174,7 +174,7 @@ def failures(data: ReportData) -> tuple[tuple[Failure, ...], str]:
     listed = [
         Failure(
             title=f"Trial {trial.number:,} (recurrence {trial.recurrence_number:,}) at batch size "
-            f"{trial.batch_size:,}: {STATE_WORDS[trial.state]}",
+            f"{trial.batch_size:,}: {_word(trial)}",
             reason=line(trial.reason, at_most=400),
             error=tail(trial.error),
         )
@@ -196,10 +196,14 @@ def _purpose(trial: TrialRecord) -> str:
 
 
 def _ending(trial: TrialRecord) -> str:
-    word, reason = STATE_WORDS[trial.state], line(trial.reason)
+    word, reason = _word(trial), line(trial.reason)
     if not reason:
         return word
     return reason if word in reason else f"{word}: {reason}"
+
+
+def _word(trial: TrialRecord) -> str:
+    return "hopeless" if trial.is_hopeless else STATE_WORDS[trial.state]
 
 
 def _tone(state: TrialState | RecurrenceState) -> str:

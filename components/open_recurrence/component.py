@@ -27,6 +27,7 @@ def open_recurrence(
     period_s: float = 0.0,
     preprocess_every: int = 0,
     max_trial_time_s: float = 86400.0,
+    max_step_time_s: float = 86400.0,
     policy: str = "bayes",
     num_pruning_rounds: int = 2,
     num_explorations: int = 2,
@@ -36,8 +37,10 @@ def open_recurrence(
     seed: int = 123456,
     learning_rate_rule: str = "none",
     power_objective: str = "cost",
+    hopeless_stop: bool = True,
     user: str = "",
     data_version: str = "",
+    start_now: bool = False,
     on_knob_change: str = "refuse",
 ) -> NamedTuple("Opened", Output=int, slots=List[int], data_epoch=str):
     """Open a recurrence of a job and return what it may use.
@@ -58,8 +61,9 @@ def open_recurrence(
         max_concurrent_recurrences: Recurrences of the job that may run at the same time.
         max_concurrent_recurrences_per_user: Recurrences of all jobs of the user that may run at once; 0: no cap.
         period_s: Seconds from one start to the next, unless drift is signalled; 0 starts with every run.
-        preprocess_every: Recurrences after which data is preprocessed again; 0 only when data_version changes.
+        preprocess_every: Recurrences after which data is preprocessed again; 0: when data_version changes; -1: never.
         max_trial_time_s: Seconds after which a trial is ended.
+        max_step_time_s: Seconds that preprocessing, or a stage after the winner, may take before it is taken for dead.
         policy: Name of the batch-size policy.
         num_pruning_rounds: Rounds of the pruning walk.
         num_explorations: Observations that an arm needs before it is sampled.
@@ -69,8 +73,10 @@ def open_recurrence(
         seed: Seed of the policy's random generator.
         learning_rate_rule: none, linear or square_root.
         power_objective: What the best power limit is: cost, energy, time, or slowdown:1.1 (at most 1.1 times as slow).
+        hopeless_stop: Whether a trial stops once it is very likely to take more epochs than it may.
         user: Whom the job belongs to.
         data_version: Version of the raw data; a new one counts as drift and preprocesses again. Empty: as before.
+        start_now: Start a recurrence whether or not the period has passed; the caps hold all the same.
         on_knob_change: refuse or accept knobs that differ from the registered ones.
         notice: Whether the recurrence was granted, what started it, or why not and when the next is due.
 
@@ -79,6 +85,7 @@ def open_recurrence(
         slots: The trial slots it may use.
         data_epoch: Key of the preprocessed data: the same key, no second preprocessing.
     """
+    from zeus_kfp.components.open_recurrence.waiting import wait_for_data
     from zeus_kfp.state_store import StateStore
     from zeus_kfp.zeus_core import JobSpec
 
@@ -99,6 +106,7 @@ def open_recurrence(
         period_s=period_s,
         preprocess_every=preprocess_every,
         max_trial_time_s=max_trial_time_s,
+        max_step_time_s=max_step_time_s,
         policy=policy,
         num_pruning_rounds=num_pruning_rounds,
         num_explorations=num_explorations,
@@ -108,11 +116,16 @@ def open_recurrence(
         seed=seed,
         learning_rate_rule=learning_rate_rule,
         power_objective=power_objective,
+        hopeless_stop=hopeless_stop,
         user=user,
     )
     with StateStore.from_environment() as store:
-        opened = store.open_recurrence(spec, run_id, on_knob_change=on_knob_change, data_version=data_version)
-    print(opened.why)
+        opened = store.open_recurrence(
+            spec, run_id, on_knob_change=on_knob_change, data_version=data_version, start_now=start_now
+        )
+        print(opened.why)
+        if opened.granted:
+            wait_for_data(store, job_id, run_id)
     with open(notice.path, "w", encoding="utf-8") as file:
         file.write(opened.why + "\n")
     return int(opened.granted), list(opened.slots), opened.data_epoch

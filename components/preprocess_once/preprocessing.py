@@ -1,13 +1,10 @@
 """Run the user's preprocessing and make sure that it wrote something."""
 
-import os
-import sys
 from pathlib import Path
-from typing import Any
 
 from zeus_kfp.components.arguments import parse_arguments
+from zeus_kfp.components.user_function import user_function
 from zeus_kfp.zeus_core.errors import EntryPointError
-from zeus_kfp.zeus_core.training.run import look_up
 
 NO_PREPROCESSING = "no preprocessing was asked for\n"
 
@@ -32,20 +29,6 @@ def preprocess(output_path: str, *, entry_point: str, entry_source: str, argumen
         # An object store keeps no empty folder, and a missing data set is taken for a lost one.
         path.write_text(NO_PREPROCESSING, encoding="utf-8")
         return
-    _function(entry_point, entry_source)(str(path), **values)
+    user_function("preprocessing", entry_point, entry_source)(str(path), **values)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         raise EntryPointError(f"{entry_point} wrote nothing at its output_path {path}: write a file or a folder there")
-
-
-def _function(entry_point: str, source: str) -> Any:
-    if not source:
-        if ":" not in entry_point:
-            raise EntryPointError(f"preprocessing must be module:function, not {entry_point!r}")
-        # As a module that is run would: code beside the working directory is found too.
-        sys.path.insert(0, os.getcwd())
-        return look_up(entry_point)
-    namespace: dict[str, Any] = {"__name__": "preprocessing"}
-    exec(compile(source, "<preprocessing>", "exec"), namespace)
-    if entry_point not in namespace:
-        raise EntryPointError(f"the source shipped for {entry_point!r} doesn't define it")
-    return namespace[entry_point]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zeus_kfp.components.train_with_profiling.out_of_memory import out_of_memory_line
+from zeus_kfp.zeus_core.learning_curve import Curve
 from zeus_kfp.zeus_core.training.summary import Ending, Summary
 from zeus_kfp.zeus_core.trial import TrialPlan, TrialState
 
@@ -24,6 +25,8 @@ class Evidence:
         epochs: Epochs trained to their end.
         metric: Last metric; None if none was reported.
         has_model: Whether it saved a model.
+        least_epochs: Epochs that it very likely needed at least, where it was stopped as hopeless; else None.
+        curve: How it reached the target; empty if it did not, or that is not known.
     """
 
     exit_code: int
@@ -33,6 +36,8 @@ class Evidence:
     epochs: int
     metric: float | None
     has_model: bool = False
+    least_epochs: float | None = None
+    curve: Curve = ()
 
 
 @dataclass(frozen=True, slots=True)

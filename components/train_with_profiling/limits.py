@@ -1,4 +1,4 @@
-"""Hold a program that knows nothing of its trial's limits to them: max_epochs and the cost threshold.
+"""Hold a program that knows nothing of its trial's limits to them: max_epochs, the cost threshold and its prospects.
 
 Training code that uses :class:`~zeus_kfp.zeus_core.training.Trial` keeps to them itself, and its lines of the history
 say what an epoch took. A program of another kind only writes its metric; what it took is seen from outside.
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import NOTHING_SPENT, Spent
+from zeus_kfp.zeus_core.training.prospect import Prospect
 from zeus_kfp.zeus_core.training.spending import Spending
 from zeus_kfp.zeus_core.trial import TrialPlan
 
@@ -19,8 +20,14 @@ class Limits:
         """Start before the first epoch."""
         self._plan = plan
         self._spending = spending
+        self._prospect = Prospect(plan)
         self._epoch_count = 0
         self._spent = NOTHING_SPENT
+
+    @property
+    def least_epochs(self) -> float | None:
+        """Epochs that the program very likely needed at least, where it was ended as hopeless; else None."""
+        return self._prospect.least_epochs
 
     def why_stop(self, new: Sequence[EpochRecord], spent: Spent) -> str:
         """Return why the program must be ended now, "" if it may go on.
@@ -32,7 +39,8 @@ class Limits:
         foreign = [record for record in new if record.time_s is None]
         if not foreign:
             return ""
-        for _ in foreign:
+        for record in foreign:
+            self._prospect.add_epoch(record.metric)
             self._spending.add_epoch(self._share(spent, len(foreign)))
         self._spent = spent
         self._epoch_count += len(foreign)
@@ -40,7 +48,8 @@ class Limits:
             return ""
         if self._epoch_count > self._plan.max_epochs:
             return f"max_epochs: ended in epoch {self._epoch_count + 1}"
-        return self._spending.why_stop()
+        why = self._spending.why_stop()
+        return why or self._prospect.why_stop(self._epoch_count, self._spending.epochs_left())
 
     def _share(self, spent: Spent, count: int) -> Spent:
         """Return what each of ``count`` epochs took that ended between two looks."""

@@ -3,13 +3,22 @@
 import dataclasses
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zeus_kfp.components.train_with_profiling.judging import Evidence, Verdict
 from zeus_kfp.components.train_with_profiling.measuring import Measured
+from zeus_kfp.zeus_core.learning_curve import Curve, curve_of
 from zeus_kfp.zeus_core.power.note import NODE_VARIABLE
-from zeus_kfp.zeus_core.trial import MAX_GPUS, MAX_OUTCOME_CHARACTERS, TrialOutcome, TrialState
+from zeus_kfp.zeus_core.training.history import EpochRecord
+from zeus_kfp.zeus_core.trial import (
+    MAX_EPOCHS,
+    MAX_GPUS,
+    MAX_OUTCOME_CHARACTERS,
+    TrialOutcome,
+    TrialPlan,
+    TrialState,
+)
 
 _MOST_ERROR_CHARACTERS = 4000
 _MOST_REASON_CHARACTERS = 1000
@@ -38,6 +47,7 @@ def outcome_of(
     reason = verdict.reason
     if verdict.state is TrialState.REACHED and not model_uri:
         reason += "; no model was saved: use trial.save_model(model), or write to trial.model_path"
+    is_reached, is_given_up = (verdict.state is state for state in (TrialState.REACHED, TrialState.NOT_REACHED))
     outcome = TrialOutcome(
         state=verdict.state,
         reason=printable(reason)[:_MOST_REASON_CHARACTERS],
@@ -61,6 +71,8 @@ def outcome_of(
         model_uri=model_uri,
         exit_code=evidence.exit_code,
         error=printable(verdict.error)[-_MOST_ERROR_CHARACTERS:],
+        least_epochs=_above(evidence.least_epochs, evidence.epochs) if is_given_up else None,
+        curve=evidence.curve if is_reached else (),
     )
     return _short_enough(outcome)
 
@@ -87,6 +99,27 @@ def has_model(model_path: str) -> bool:
     """Return whether something was saved: a file, or a folder with something in it."""
     path = Path(model_path)
     return path.is_file() or (path.is_dir() and any(path.iterdir()))
+
+
+def curve_told(plan: TrialPlan, records: Sequence[EpochRecord], *, is_own: bool, attempts: int) -> Curve:
+    """Return how a trial reached its target, as its history tells; empty if it did not, or that can't be known.
+
+    Args:
+        plan: The trial's plan.
+        records: The history of the last attempt at it.
+        is_own: Whether the library wrote it, so that its epochs are numbered through all attempts.
+        attempts: How many attempts there were.
+    """
+    if attempts > 1 and not is_own:
+        return ()  # it may have gone on from a checkpoint, after any number of epochs
+    points = [(record.epoch if is_own else count, record.metric) for count, record in enumerate(records, 1)]
+    if points != sorted(points, key=lambda point: point[0]) or (points and points[0][0] < 1):
+        return ()
+    return curve_of(points, plan.target_metric, higher_is_better=plan.higher_is_better)
+
+
+def _above(least_epochs: float | None, epochs: int) -> float | None:
+    return None if least_epochs is None or not 0 < epochs < least_epochs <= MAX_EPOCHS else least_epochs
 
 
 def printable(value: str) -> str:

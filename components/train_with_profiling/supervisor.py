@@ -24,7 +24,7 @@ from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
 from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.components.train_with_profiling.limits_found import left_changed, with_limits_folder
 from zeus_kfp.components.train_with_profiling.measuring import Measured, rated_power_w
-from zeus_kfp.components.train_with_profiling.outcome import data_missing, has_model, outcome_of
+from zeus_kfp.components.train_with_profiling.outcome import curve_told, data_missing, has_model, outcome_of
 from zeus_kfp.components.train_with_profiling.watch import REPAIR_PATIENCE_S, Ended, Watch
 from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
 from zeus_kfp.zeus_core.meters import Meter, open_meter
@@ -178,7 +178,7 @@ class _Run:
             raise
         for line in left_changed(limits_found_w, standing_limits_w(variables)):
             _say(line)
-        outcome = self._judged(ended, summary, follower, meter, limits_found_w)
+        outcome = self._judged(ended, summary, follower, meter, limits_found_w, limits.least_epochs)
         _say(f"trial {plan.number}: {outcome.state.value}: {outcome.reason}")
         return outcome
 
@@ -189,8 +189,9 @@ class _Run:
         follower: HistoryFollower,
         meter: Meter,
         limits_found_w: Mapping[str, float],
+        least_epochs: float | None,
     ) -> TrialOutcome:
-        plan, records = self.assignment.plan, follower.records
+        plan, records, attempts = self.assignment.plan, follower.records, len(self.ledger.earlier) + 1
         evidence = Evidence(
             exit_code=ended.exit_code,
             stopped=ended.stopped,
@@ -199,6 +200,8 @@ class _Run:
             epochs=summary.epochs if summary else len(records),
             metric=records[-1].metric if records else None,
             has_model=has_model(self.assignment.model_path),
+            least_epochs=least_epochs or (summary.least_epochs if summary else None),
+            curve=curve_told(plan, records, is_own=summary is not None, attempts=attempts),
         )
         verdict = judge(plan, evidence)
         ended_well = verdict.state in (TrialState.REACHED, TrialState.NOT_REACHED) and not ended.stopped
@@ -209,7 +212,7 @@ class _Run:
             evidence,
             measured.with_earlier(self.earlier, is_known=self.ledger.is_energy_known),
             limits_found_w=limits_found_w,
-            attempts=len(self.ledger.earlier) + 1,
+            attempts=attempts,
             model_uri=self.model_uri if evidence.has_model else "",
         )
         profiles = summary.profiles if summary else ()

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
 import kfp
 
-from zeus_kfp.pipelines.client.faults import told_clearly, with_retries
+from zeus_kfp.pipelines.client.faults import told_clearly, told_time, with_retries
 from zeus_kfp.pipelines.client.records import RunStatus
 from zeus_kfp.zeus_core.errors import ClusterRefusedError, InvalidValueError
 
@@ -18,8 +20,8 @@ LIVE_STATES = ("PENDING", "RUNNING", "CANCELING", "PAUSED", "RUNTIME_STATE_UNSPE
 class KfpApi:
     """KFP's API over a kfp.Client.
 
-    A read may be repeated, and so may enabling, disabling and deleting; what makes something is tried once, since a
-    lost answer would make it twice.
+    A read may be repeated, and so may enabling, disabling and deleting. What makes something is tried once, since a
+    lost answer would make it twice; but for a run, which is looked for before it is tried again.
     """
 
     def __init__(self, client: kfp.Client, *, namespace: str | None, sleep: Callable[[float], None]) -> None:
@@ -28,6 +30,10 @@ class KfpApi:
         self._namespace = namespace or client.get_user_namespace() or None
         self._sleep = sleep
         self.host: str = client._existing_config.host
+
+    def told_time(self) -> datetime | None:
+        """Return the cluster's time as its last answer told it, None where it told none."""
+        return told_time(self._client)
 
     # Pipelines
 
@@ -115,16 +121,14 @@ class KfpApi:
         self._read("resume the schedule", self._client.enable_recurring_run, recurring_run_id)
 
     def disable(self, recurring_run_id: str) -> None:
-        """Let a recurring run start no more runs; those under way go on."""
-        self._read("pause the schedule", self._client.disable_recurring_run, recurring_run_id)
+        """Let a recurring run start no more runs; those under way go on. One that is gone starts none."""
+        with _gone_is_done():
+            self._read("pause the schedule", self._client.disable_recurring_run, recurring_run_id)
 
     def delete(self, recurring_run_id: str) -> None:
         """Delete a recurring run, and with it the pods of its live runs: make sure that it has none."""
-        try:
+        with _gone_is_done():
             self._read("delete the schedule", self._client.delete_recurring_run, recurring_run_id)
-        except ClusterRefusedError as error:
-            if getattr(error.__cause__, "status", None) != 404:
-                raise
 
     # Runs
 
@@ -140,21 +144,54 @@ class KfpApi:
             found |= {run.run_id: run for run in self._runs_of(recurring_run_id, state=state)}
         return [run for run in found.values() if not run.is_over]
 
-    def _runs_of(self, recurring_run_id: str, page_size: int = PAGE, **equal: str) -> Iterator[RunStatus]:
+    def last_end_of(self, recurring_run_id: str) -> datetime | None:
+        """Return when the last run that a recurring run started and that has ended did so, or None."""
+        run = next(self._runs_of(recurring_run_id, page_size=1, sort_by="finished_at desc"), None)
+        return run.finished_at if run else None
+
+    def _runs_of(
+        self, recurring_run_id: str, page_size: int = PAGE, sort_by: str = "created_at desc", **equal: str
+    ) -> Iterator[RunStatus]:
         found = self._all(
             "list the schedule's runs",
             "runs",
             self._client.list_runs,
             page_size=page_size,
             namespace=self._namespace,
-            sort_by="created_at desc",
+            sort_by=sort_by,
             filter=_equal(recurring_run_id=recurring_run_id, **equal),
         )
         return (run_status(run) for run in found if run.recurring_run_id == recurring_run_id)
 
     def create_run(self, name: str, **arguments: Any) -> RunStatus:
-        """Start a run; see kfp.Client.run_pipeline."""
-        return run_status(self._once(f"start the run {name!r}", self._client.run_pipeline, job_name=name, **arguments))
+        """Start a run, once even where an answer is lost; see kfp.Client.run_pipeline."""
+        before = {run.run_id for run in self._runs_named(name, self._read)}
+        tries = 0
+
+        def start() -> RunStatus:
+            nonlocal tries
+            tries += 1
+            # One that was started is listed, though nobody was told so.
+            made = [run for run in self._runs_named(name, self._once) if run.run_id not in before] if tries > 1 else []
+            if made:
+                return made[0]
+            return run_status(
+                self._once(f"start the run {name!r}", self._client.run_pipeline, job_name=name, **arguments)
+            )
+
+        return with_retries(start, sleep=self._sleep)
+
+    def _runs_named(self, name: str, ask: Callable[..., Any]) -> list[RunStatus]:
+        found = self._all(
+            f"look for the run {name!r}",
+            "runs",
+            self._client.list_runs,
+            ask=ask,
+            namespace=self._namespace,
+            sort_by="created_at desc",
+            filter=_equal(display_name=name),
+        )
+        return [run_status(run) for run in found if run.display_name == name]
 
     def run(self, run_id: str) -> RunStatus:
         """Return a run as it stands."""
@@ -171,14 +208,26 @@ class KfpApi:
     def _read(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return with_retries(lambda: self._once(what, call, *args, **kwargs), sleep=self._sleep)
 
-    def _all(self, what: str, field: str, call: Callable[..., Any], **kwargs: Any) -> Iterator[Any]:
+    def _all(
+        self, what: str, field: str, call: Callable[..., Any], ask: Callable[..., Any] | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
         token = ""
         while True:
-            page = self._read(what, call, page_token=token, **{"page_size": PAGE} | kwargs)
+            page = (ask or self._read)(what, call, page_token=token, **{"page_size": PAGE} | kwargs)
             yield from getattr(page, field) or ()
             token = page.next_page_token
             if not token:
                 return
+
+
+@contextmanager
+def _gone_is_done() -> Iterator[None]:
+    """Take what somebody else deleted meanwhile for done."""
+    try:
+        yield
+    except ClusterRefusedError as error:
+        if getattr(error.__cause__, "status", None) != 404:
+            raise
 
 
 def run_status(run: Any) -> RunStatus:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Self
 
+from zeus_kfp.pipelines.client.cron_words import in_words
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
@@ -126,18 +127,14 @@ class CronExpression:
         seconds = sorted(self.seconds)
         return min([60, *(b - a for a, b in zip(seconds, seconds[1:], strict=False))])
 
+    @property
+    def most(self) -> tuple[int, int]:
+        """How often it fires at most in an hour and in a minute."""
+        return len(self.minutes) * len(self.seconds), len(self.seconds)
+
     def in_words(self) -> str:
         """Return what it means, in English."""
-        from cron_descriptor import Options, get_description
-
-        options = Options()
-        options.use_24hour_time_format = True
-        options.verbose = True
-        words = get_description(self.text, options)
-        if not self.any_of_days:
-            # Elsewhere "every 2 days" and "Monday" would be either; KFP's scheduler wants both where one is a star.
-            words = words.replace(", or on ", ", and only on ")
-        return f"{words} (UTC)"
+        return in_words(self)
 
     def next_after(self, moment: datetime) -> datetime | None:
         """Return the first time after a moment at which it fires, or None if there is none in eight years."""

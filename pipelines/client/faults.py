@@ -4,6 +4,8 @@ import functools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, ParamSpec, TypeVar
 
 import kfp
@@ -47,7 +49,7 @@ def told_clearly(what: str, host: str) -> Iterator[None]:
     except (urllib3.exceptions.HTTPError, ConnectionError, TimeoutError) as error:
         raise ClusterUnavailableError(
             f"can't {what}: {_at(host)} does not answer ({_short(error)}); check the address and the network, and "
-            "do it again: what was already made is found again, except a run, so look for that first"
+            "do it again: what was already made is found again; of a run look first whether it is there"
         ) from error
     except OSError as error:
         raise ClusterAccessError(f"can't {what}: a file of kfp's own can't be read: {error}") from error
@@ -78,17 +80,31 @@ def limit_requests(client: kfp.Client, timeout_s: int) -> None:
     rest.time_limit_s = timeout_s
 
 
+def told_time(client: kfp.Client) -> datetime | None:
+    """Return the time that the last answer to a kfp.Client bore, None where it bore none."""
+    told: datetime | None = getattr(client._run_api.api_client.rest_client, "told_time", None)
+    return told
+
+
 def _limited(rest: Any, request: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
     connect_s = min(rest.time_limit_s, 10)
     kwargs["_request_timeout"] = kwargs.get("_request_timeout") or (connect_s, rest.time_limit_s)
     try:
         answer = request(*args, **kwargs)
+        rest.told_time = _date_of(answer)
         if answer.data.lstrip()[:1] not in (b"", b"{", b"["):
             raise kfp_server_api.ApiException(status=answer.status, reason=_NO_JSON)
     except kfp_server_api.ApiException as error:
         error.body = error.body or b""  # the generated client decodes it, be it there or not
         raise
     return answer
+
+
+def _date_of(answer: Any) -> datetime | None:
+    try:
+        return parsedate_to_datetime(answer.getheader("Date")).astimezone(UTC)
+    except (TypeError, ValueError):
+        return None
 
 
 def _of_answer(what: str, host: str, error: kfp_server_api.ApiException) -> ClusterError:
@@ -102,7 +118,7 @@ def _of_answer(what: str, host: str, error: kfp_server_api.ApiException) -> Clus
         return ClusterAccessError(f"{said}; {_ADVICE[status]}")
     if status == 429 or status >= 500 or status == 0:
         return ClusterUnavailableError(
-            f"{said}; do it again later: what was already made is found again, except a run, so look for that first"
+            f"{said}; do it again later: what was already made is found again; of a run look first whether it is there"
         )
     return ClusterRefusedError(f"{said}; {_ADVICE.get(status, 'correct the request')}")
 

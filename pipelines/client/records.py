@@ -76,8 +76,9 @@ class ScheduleStatus:
         when: Its trigger, in words.
         next_run: When it starts the next run, or None where it is paused or over.
         last_run: Its latest run, by whichever of its recurring runs.
-        retiring: Recurring runs that an update replaced and that still have a live run.
+        retiring: Recurring runs that an update replaced and that may still have a live run.
         change: What this call did, where it did something.
+        is_deleted: Whether it was deleted and only waits for its last run.
     """
 
     name: str
@@ -92,11 +93,16 @@ class ScheduleStatus:
     last_run: RunStatus | None = None
     retiring: tuple[str, ...] = ()
     change: Change | None = None
+    is_deleted: bool = False
 
     def in_words(self) -> str:
         """Return it in a few lines."""
-        change = f" ({self.change})" if self.change else ""
-        upcoming = rfc3339(self.next_run) if self.next_run else ("none" if self.enabled else "none while paused")
+        change = " (deleted, but for its last run)" if self.is_deleted else f" ({self.change})" if self.change else ""
+        upcoming = (
+            rfc3339(self.next_run)
+            if self.next_run
+            else ("none" if self.enabled or self.is_deleted else "none while paused")
+        )
         lines = [f"{self.name}{change}: {self.when}", f"next run: {upcoming}"]
         lines += [f"last run: {self.last_run.in_words()}"] if self.last_run else []
         lines += [f"replaced, until its run has ended: {old}" for old in self.retiring]

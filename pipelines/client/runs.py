@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -112,14 +113,28 @@ class RunClient:
         service_account: str | None,
         pipeline_root: str | None,
     ) -> RunSpec:
-        experiment = text("the experiment", experiment, at_most=128)
-        for name, value in (("the service account", service_account), ("the pipeline root", pipeline_root)):
-            if value is not None:
-                text(name, value)
-        uploaded = upload(self._api, package)
-        experiment_id = self._api.experiment_id(experiment)
-        ids = (experiment_id, uploaded.pipeline_id, uploaded.version_id)
-        return RunSpec(*ids, arguments, service_account, pipeline_root)
+        empty = RunSpec("", "", "", arguments)
+        return self._changed_run(empty, package, experiment, service_account, pipeline_root)
+
+    def _changed_run(
+        self,
+        run: RunSpec,
+        package: PipelinePackage | None,
+        experiment: str | None,
+        service_account: str | None,
+        pipeline_root: str | None,
+    ) -> RunSpec:
+        """Return a run with what is given; what is None stays."""
+        if experiment is not None:
+            text("the experiment", experiment, at_most=128)
+        asked = {"service_account": service_account, "pipeline_root": pipeline_root}
+        given: dict[str, Any] = {name: text(name, value) for name, value in asked.items() if value is not None}
+        if package is not None:
+            uploaded = upload(self._api, package)
+            given |= {"pipeline_id": uploaded.pipeline_id, "version_id": uploaded.version_id}
+        if experiment is not None:
+            given["experiment_id"] = self._api.experiment_id(experiment)
+        return replace(run, **given)
 
     def _declared(self, run: RunSpec) -> Mapping[str, Any]:
         version = self._api.version(run.pipeline_id, run.version_id)

@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Self
 
 from zeus_kfp.pipelines.client.trigger import Trigger
@@ -52,6 +53,10 @@ class ScheduleSpec:
     def digest(self) -> str:
         """Hash of all that is asked for."""
         return hashlib.sha256(json.dumps(self.api_arguments, sort_keys=True).encode()).hexdigest()
+
+    def means(self, other: "ScheduleSpec", now: datetime) -> bool:
+        """Whether another spec starts the same runs from now on."""
+        return replace(self, trigger=other.trigger) == other and self.trigger.means(other.trigger, now)
 
     @classmethod
     def of_api(cls, recurring: Any) -> Self:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -11,8 +11,15 @@ from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.validation import integer, integral
 
 SHORTEST_GAP_S = 60
+MOST_AN_HOUR = 60
+MOST_A_MINUTE = 10
+"""Runs of one minute, for which cron may name several seconds: KFP runs no more of them at once."""
+
 MOST_RUNS = 1000
 """Runs that a schedule faster than once a minute may start until its end."""
+
+NO_BOUND = "none"
+"""Given as a start or an end, it takes away the one that a schedule has."""
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LONGEST_S = 100 * 366 * 86_400
@@ -99,11 +106,60 @@ class Trigger:
         bounds = {"start_time": self.start, "end_time": self.end}
         return when | {name: rfc3339(time) for name, time in bounds.items() if time is not None}
 
-    def in_words(self) -> str:
-        """Return what it means, in English."""
+    def in_words(self, now: datetime | None = None) -> str:
+        """Return what it means, in English; a start that is past at a moment is not told."""
         words = self.cron.in_words() if self.cron else f"Every {_duration(self.interval_s or 0)}"
-        start = f", from {rfc3339(self.start)}" if self.start else ""
+        start = f", from {rfc3339(self.start)}" if self.start and (now is None or self.start > now) else ""
         return words + start + (f", until {rfc3339(self.end)}" if self.end else "")
+
+    def changed(
+        self,
+        *,
+        cron: str | None = None,
+        every: str | int | timedelta | None = None,
+        start: str | datetime | None = None,
+        end: str | datetime | None = None,
+    ) -> "Trigger":
+        """Return it with what is given in place of what it has; "none" takes a start or an end away.
+
+        Raises:
+            InvalidValueError: If any of them can't be used.
+        """
+        held = self if cron is None and every is None else None
+        return Trigger(
+            cron=held.cron if held else None if cron is None else CronExpression.parse(cron),
+            interval_s=held.interval_s if held else None if every is None else seconds_of(every),
+            start=self.start if start is None else _time("start", start),
+            end=self.end if end is None else _time("end", end),
+        )
+
+    def as_sent(self, now: datetime, begin: datetime | None) -> "Trigger":
+        """Return it as KFP is given it, so that KFP starts nothing at once that lies in the past.
+
+        KFP starts the latest run that was missed since a start that is past. And it counts an interval from the start
+        or else from when the recurring run was made, so that one that is changed more often than it fires would never
+        fire; so its start is sent as its latest time, and the next run comes one interval after that.
+
+        Args:
+            now: The present.
+            begin: What the interval of the schedule so far counts from, or None where there is none.
+        """
+        if self.start and self.start > now:
+            return self
+        begin = self.start or begin
+        if self.interval_s is None or begin is None:
+            return replace(self, start=None)
+        steps = math.floor((now - begin).total_seconds() / self.interval_s)
+        return replace(self, start=begin + timedelta(seconds=steps * self.interval_s))
+
+    def means(self, other: "Trigger", now: datetime) -> bool:
+        """Whether another trigger starts the same runs from now on; one that names no start takes any phase."""
+        if (self.cron, self.interval_s, self.end) != (other.cron, other.interval_s, other.end):
+            return False
+        starts = [time for time in (self.start, other.start) if time is not None]
+        if self.interval_s and len(starts) == 2 and max(starts) <= now:
+            return (starts[0] - starts[1]).total_seconds() % self.interval_s == 0
+        return self.start == other.start or all(time <= now for time in starts)
 
     def next_after(self, now: datetime, created: datetime) -> datetime | None:
         """Return when the next run starts, or None after the end.
@@ -127,11 +183,13 @@ class Trigger:
         Raises:
             InvalidValueError: If it starts runs more often than once a minute and has no near end, or ended already.
         """
-        if self.end is not None and self.end <= now:
-            raise InvalidValueError(f"the end {rfc3339(self.end)} is past: the schedule would never start a run")
-        gap_s = self.cron.gap_s if self.cron else self.interval_s or 0
-        if gap_s >= SHORTEST_GAP_S:
+        if self.end is not None and self.next_after(now, now) is None:
+            past = " is past" if self.end <= now else f" comes before the first run ({self.in_words(now)})"
+            raise InvalidValueError(f"the end {rfc3339(self.end)}{past}: the schedule would never start a run")
+        an_hour, a_minute = self.cron.most if self.cron else (3600 / (self.interval_s or 1), 1)
+        if an_hour <= MOST_AN_HOUR and a_minute <= MOST_A_MINUTE:
             return
+        gap_s = self.cron.gap_s if self.cron else self.interval_s or 0
         begin = max(now, self.start) if self.start else now
         runs = math.inf if self.end is None else (self.end - begin).total_seconds() / gap_s
         if runs > MOST_RUNS:
@@ -166,6 +224,8 @@ def rfc3339(time: datetime) -> str:
 def _time(name: str, value: str | datetime | None) -> datetime | None:
     if value is None or isinstance(value, datetime):
         return value
+    if value == NO_BOUND:
+        return None
     try:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):

@@ -4,13 +4,16 @@ import ast
 import builtins
 import dis
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from zeus_kfp.zeus_core.errors import EntryPointError
+from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
+from zeus_kfp.zeus_core.validation import text
 
+_HASH_PATHS = "zeus_kfp.components.fingerprint_data.fingerprint:fingerprint_of_paths"
 _ADVICE = "or put the function into a module of the training image and give 'module:function'"
 
 
@@ -24,6 +27,7 @@ class Entry:
 
     entry_point: str = ""
     source: str = ""
+    arguments: str = "{}"
 
 
 def entry_of(code: str | Callable[..., Any] | None, argument: str) -> Entry:
@@ -31,7 +35,7 @@ def entry_of(code: str | Callable[..., Any] | None, argument: str) -> Entry:
 
     Args:
         code: "module:function" and the like, a function, or None for nothing.
-        argument: What the function is called with, for the message: its first and only required argument.
+        argument: What the function is called with, for the message: its first and only required argument; "" for none.
 
     Raises:
         EntryPointError: If a function can't stand alone: a lambda, a method, a decorated one, one that uses names
@@ -55,16 +59,36 @@ def entry_of(code: str | Callable[..., Any] | None, argument: str) -> Entry:
     return Entry(code.__name__, "from __future__ import annotations\n\n" + source)
 
 
+def fingerprint_entry(fingerprint: str | Callable[..., Any] | Sequence[str] | None) -> Entry:
+    """Return the entry of what tells the raw data's version: code, or files and folders to hash.
+
+    Raises:
+        EntryPointError: If a function can't stand alone.
+        InvalidValueError: If it is no code and no list of paths.
+    """
+    if fingerprint is None or isinstance(fingerprint, str) or callable(fingerprint):
+        return entry_of(fingerprint, "")
+    paths = [text("a path of the fingerprint", path, at_most=4096) for path in fingerprint]
+    if not paths:
+        raise InvalidValueError("the fingerprint has no paths: give files or folders, or None for no fingerprint")
+    for path in paths:
+        if "://" in path:
+            raise InvalidValueError(
+                f"the path {path!r} of the fingerprint is a URI, which no step can read as a file: mount it, or give a "
+                "function that asks its store for a version or an ETag"
+            )
+    return Entry(_HASH_PATHS, arguments=json.dumps({"paths": paths}))
+
+
 def _check_callable(function: Callable[..., Any], argument: str) -> None:
     owner = function.__qualname__.split(".")[-2:-1]
     if owner and owner != ["<locals>"]:
         raise EntryPointError(f"{function.__qualname__} is a method: define a plain function, {_ADVICE}")
     try:
-        inspect.signature(function).bind(argument)
+        inspect.signature(function).bind(*filter(None, [argument]))
     except TypeError as error:
-        raise EntryPointError(
-            f"{function.__name__} must take one argument, the {argument}, and have defaults for any others: {error}"
-        ) from None
+        wanted = f"take one argument, the {argument}, and" if argument else "need no argument:"
+        raise EntryPointError(f"{function.__name__} must {wanted} have defaults for any others: {error}") from None
 
 
 def _definition(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str]:

@@ -1,13 +1,14 @@
 """One recurrence as a DAG.
 
     close_recurrence   exit handler
+    fingerprint_data   where the builder gave one → the raw data's version
     └ open_recurrence  → gate, slots, data epoch
       └ If(gate > 0)
         preprocess_once   the only cached task
         first_trial       suggest → train → report → the slots still to try
         retries           ParallelFor(those slots, one at a time): suggest → If(> 0): train → report
         select_winner     → the model, for steps that come after
-        stages            each in the recurrences that are its turn: stage_turn → If(> 0): its steps
+        stages            each in the recurrences that are its turn: stage_turn → If(> 0): its steps → stage_done
 
 The store, not the DAG, is the loop's state. What shapes it: a gate must be an integer in a field named Output,
 and loop items a List[int], or the backend or the local runner refuses them; an empty loop costs no pod; tasks
@@ -16,20 +17,22 @@ failed run would turn green; parallelism stays 1, since a slot takes an earlier 
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, List
 
 from kfp import dsl, kubernetes
 
 from zeus_kfp.components.close_recurrence import close_recurrence
+from zeus_kfp.components.fingerprint_data import fingerprint_data
 from zeus_kfp.components.open_recurrence import open_recurrence
 from zeus_kfp.components.preprocess_once import preprocess_once
 from zeus_kfp.components.report_feedback import report_feedback
 from zeus_kfp.components.select_winner import select_winner
+from zeus_kfp.components.stage_done import stage_done
 from zeus_kfp.components.stage_turn import stage_turn
 from zeus_kfp.components.suggest_batch_size import suggest_batch_size
 from zeus_kfp.components.train_with_profiling import train_with_profiling
-from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of
+from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of, fingerprint_entry
 from zeus_kfp.pipelines.recurring_training.parameters import (
     TRIAL_PARAMETERS,
     check_parameters,
@@ -39,6 +42,7 @@ from zeus_kfp.pipelines.recurring_training.parameters import (
 )
 from zeus_kfp.pipelines.recurring_training.power_access import PowerAccess
 from zeus_kfp.pipelines.recurring_training.stages import Stage, checked_stages
+from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.power.note import NODE_VARIABLE
 
 RUN_ID = dsl.PIPELINE_JOB_ID_PLACEHOLDER
@@ -55,6 +59,7 @@ def recurring_training(
     *,
     train: str | Callable[..., Any] | None = None,
     preprocess: str | Callable[..., Any] | None = None,
+    fingerprint: str | Callable[..., Any] | Sequence[str] | None = None,
     name: str = "recurring-training",
     configure_train: Configure | None = None,
     configure_task: Configure | None = None,
@@ -71,6 +76,10 @@ def recurring_training(
         train: Training code: a plain function train(trial), whose source is shipped with the pipeline, or
             "module:function", a script or any command; None leaves it to the run's parameters.
         preprocess: Preprocessing: a plain function preprocess(output_path, **arguments) or "module:function".
+        fingerprint: What tells the raw data's version in each run, before a recurrence is opened, so that data that
+            changed starts one and is preprocessed again: a plain function without arguments that returns text or a
+            whole number, "module:function", or a list of files and folders that are hashed. It runs in the training
+            image, and every run pays for its pod.
         name: The pipeline's name; KFP keeps its cache of preprocessed data by it.
         configure_train: Called with each training task while it is built, to add an accelerator, node selector,
             volumes, ….
@@ -93,7 +102,7 @@ def recurring_training(
         TypeError: If a default is given for a parameter that the pipeline doesn't have.
     """
     check_parameters(defaults)
-    entries = entry_of(train, "trial"), entry_of(preprocess, "output_path")
+    entries = entry_of(train, "trial"), entry_of(preprocess, "output_path"), fingerprint_entry(fingerprint)
     after = checked_stages(stages)
     power = PowerAccess(limits_claim, zeusd_port)
     shape = _Shape(*entries, configure_train, configure_task, downstream, after, store_secret, power)
@@ -112,6 +121,7 @@ class _Shape:
         self,
         train: Entry,
         preprocess: Entry,
+        fingerprint: Entry,
         configure_train: Configure | None,
         configure_task: Configure | None,
         downstream: Callable[[Any], object] | None,
@@ -121,6 +131,7 @@ class _Shape:
     ) -> None:
         self.train = train
         self.preprocess = preprocess
+        self.fingerprint = fingerprint
         self._configure_train = configure_train
         self._configure_task = configure_task
         self._downstream = downstream
@@ -138,6 +149,8 @@ class _Shape:
         job = {"job_id": p["job_id"], "run_id": RUN_ID}
         knobs = {name: p[name] for name in knob_names() if name != "job_id"}
         with dsl.ExitHandler(self._power.remember(self._on_store(close_recurrence(**job))), name="recurrence"):
+            if self.fingerprint.entry_point:
+                knobs["data_version"] = self._fingerprint(p)
             opened = self._on_store(open_recurrence(**job, **knobs))
             with dsl.If(opened.outputs["Output"] > 0, name="granted"):
                 data = self._preprocess(p, opened.outputs["data_epoch"])
@@ -151,12 +164,14 @@ class _Shape:
                     self._stage(job, name, stage, winner)
 
     def _stage(self, job: Mapping[str, Any], name: str, stage: Stage, winner: dsl.PipelineTask) -> None:
-        if stage.every == 1:
+        if stage.turns == 1:
             stage.add(winner.outputs["model"])
             return
-        turn = self._on_store(stage_turn(**job, stage=name, every=stage.every).after(winner))
-        with dsl.If(turn.output > 0, name=f"{name}-turn"):
+        turn = self._on_store(stage_turn(**job, stage=name, every=stage.turns).after(winner))
+        with dsl.If(turn.output > 0, name=f"{name}-turn") as group:
             stage.add(winner.outputs["model"])
+            steps = _steps_of(name, group)
+            self._on_store(stage_done(**job, stage=name).after(*steps))
 
     def _first_trial(self, **p: Any) -> Any:
         return self._train_and_report(p, 1, self._suggest(p, slot=1)).output
@@ -200,6 +215,16 @@ class _Shape:
             )
         )
 
+    def _fingerprint(self, p: Mapping[str, Any]) -> Any:
+        task = fingerprint_data(
+            entry_point=self.fingerprint.entry_point,
+            entry_source=self.fingerprint.source,
+            arguments=self.fingerprint.arguments,
+            data_version=p["data_version"],
+            run_id=RUN_ID,
+        )
+        return self._uncached(task.set_container_image(p["training_image"])).output
+
     def _preprocess(self, p: Mapping[str, Any], data_epoch: Any) -> Any:
         task = preprocess_once(
             entry_point=p["preprocess_entry_point"],
@@ -224,3 +249,17 @@ class _Shape:
         if self._configure_task:
             self._configure_task(task)
         return task.set_caching_options(False)
+
+
+def _steps_of(name: str, group: Any) -> list[dsl.PipelineTask]:
+    """Return the steps that a stage added to a group.
+
+    Raises:
+        InvalidValueError: If it added groups, after which KFP lets nothing stand: the stage's end would not be known.
+    """
+    if group.groups:
+        raise InvalidValueError(
+            f"the stage {name!r} does not run in each recurrence, so that its end must be known, and holds a dsl.If, "
+            "dsl.ParallelFor or another group: put that into a @dsl.pipeline, and call it in the stage"
+        )
+    return list(group.tasks)

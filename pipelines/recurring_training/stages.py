@@ -7,7 +7,10 @@ from typing import Any
 from kfp.dsl.base_component import BaseComponent
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.job import ONCE
 from zeus_kfp.zeus_core.validation import integer, text
+
+_WORDS = {"new data": 0, "once": ONCE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,23 +20,33 @@ class Stage:
     Attributes:
         build: Adds the steps: a function that takes the winner's model (a Model artifact), or a KFP component whose
             only required input is an artifact named ``model``.
-        every: 1 runs it in each recurrence, N in every N-th that has a winner, 0 once for each data epoch: when the
-            data changes or is preprocessed again, else once per job.
+        every: 1 runs it in each recurrence, N in every N-th that has a winner; "new data" once for each data epoch,
+            when the data changes or is preprocessed again (0 says the same); "once" in a single recurrence of the job.
 
     Raises:
-        InvalidValueError: If build can't be called with a model, or every is no integer of 0 or more.
+        InvalidValueError: If build can't be called with a model, or every is none of these.
     """
 
     build: Callable[..., object]
-    every: int = 1
+    every: int | str = 1
 
     def __post_init__(self) -> None:
         """Check both."""
-        integer("every of a stage", self.every, at_least=0, at_most=10**9)
+        if isinstance(self.every, str) and self.every not in _WORDS:
+            raise InvalidValueError(
+                f"every of a stage must be 1 for each recurrence, a number of them, or one of {list(_WORDS)}, not "
+                f"{self.every!r}"
+            )
+        integer("every of a stage", self.turns, at_least=ONCE, at_most=10**9)
         if not callable(self.build):
             raise InvalidValueError(f"a stage must be a function or a KFP component, not {self.build!r}")
         if isinstance(self.build, BaseComponent):
             _check_component(self.build)
+
+    @property
+    def turns(self) -> int:
+        """How often it runs, as stage_turn is told."""
+        return _WORDS[self.every] if isinstance(self.every, str) else self.every
 
     def add(self, model: Any) -> None:
         """Trace its steps."""

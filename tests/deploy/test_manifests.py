@@ -6,6 +6,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
+from kfp import compiler
 
 from zeus_kfp.components.image import DEFAULT_IMAGE
 from zeus_kfp.pipelines.recurring_training import pipeline
@@ -47,6 +48,7 @@ def containers(resource):
 
 
 EVERYTHING = built(DEPLOY / "example")
+OPT_IN = built(DEPLOY / "restricted")
 PODS = [r for r in EVERYTHING if pod(r)]
 
 
@@ -74,11 +76,11 @@ def test_the_example_holds_everything_once():
         "StatefulSet-zeus-kfp-postgres",
     ]
     files = {p for p in DEPLOY.rglob("*.yaml") if p.name != "kustomization.yaml"}
-    assert len(files) == len(kinds) + len(LIMITS), "a manifest that no kustomization names"
+    assert len(files) == len(kinds) + len(OPT_IN) + len(LIMITS), "a manifest that no kustomization names"
 
 
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
-@pytest.mark.parametrize("resource", EVERYTHING, ids=name_of)
+@pytest.mark.parametrize("resource", EVERYTHING + OPT_IN, ids=name_of)
 def test_a_manifest_is_what_kubernetes_takes(resource, version):
     kubernetes_validate.validate(resource, version, strict=True)
 
@@ -101,6 +103,27 @@ def test_pods_are_restricted(resource):
         assert "memory" in container["resources"]["limits"]
         assert set(container["resources"]["requests"]) == {"cpu", "memory"}
         assert ":" in container["image"] and not container["image"].endswith(":latest")
+
+
+def test_no_pod_gets_a_sidecar_of_istio():
+    labels = [resource["spec"]["template"]["metadata"]["labels"] for resource in PODS]
+    assert [label["sidecar.istio.io/inject"] for label in labels] == ["false", "false"]
+
+
+def test_the_opt_in_refuses_pods_that_are_not_restricted_and_the_guide_tells_how_steps_become_so(tmp_path):
+    (namespace,) = OPT_IN
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    (code,) = re.findall(
+        r"```python\n(.*?set_security_context.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.S
+    )
+    names = {}
+    exec(code, names)
+    path = tmp_path / "pipeline.yaml"
+    compiler.Compiler().compile(names["pipeline"], str(path))
+    spec, platform = yaml.safe_load_all(path.read_text())
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert set(executors) == set(spec["deploymentSpec"]["executors"])
+    assert all(executor["securityContext"] == {"runAsNonRoot": True} for executor in executors.values())
 
 
 def test_passwords_come_from_the_secret_that_the_pipeline_reads():

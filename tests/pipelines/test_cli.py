@@ -14,7 +14,7 @@ from zeus_kfp.pipelines.store_commands import moment
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.zeus_core import JobSpec, Profile, TrialOutcome, TrialState
-from zeus_kfp.zeus_core.errors import InvalidValueError, JobInUseError, UnknownJobError
+from zeus_kfp.zeus_core.errors import InvalidValueError, JobInUseError, UnknownJobError, UnknownRecurrenceError
 from zeus_kfp.zeus_core.learnt import Learnt
 
 SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9, policy="zeus")
@@ -106,6 +106,19 @@ def test_a_list_is_csv_for_programs_and_a_table_for_people(two_jobs):
     assert (rows[0]["batch_sizes"], rows[0]["trial_count"], rows[1]["latest_closed_at"]) == ("[8, 16, 32]", "2", "")
     table = run("trials", "list", "--job", "job")
     assert "batch" in table and "reached" in table and "300" in table
+
+
+def test_a_hopeless_trial_is_told_apart_in_every_form(two_jobs):
+    with StateStore.from_environment() as store:
+        store.open_recurrence(store.job("job").spec, "run-9")
+        plan = store.suggest("job", "run-9", 1)
+        spent = {"energy_j": 1.0, "time_s": 1.0, "max_power_w": 1.0}
+        outcome = TrialOutcome(TrialState.NOT_REACHED, "hopeless: …", epochs=4, least_epochs=30.0, **spent)
+        store.report("job", "run-9", 1, outcome)
+    assert "hopeless" in run("trials", "list", "--job", "job", "--run", "run-9")
+    (row,) = json.loads(run("trials", "list", "--job", "job", "--run", "run-9", "--format", "json"))
+    assert (row["ended"], row["state"], row["least_epochs"]) == ("hopeless", "not_reached", 30.0)
+    assert json.loads(run("trials", "show", "job", str(plan.number)))["least_epochs"] == 30.0
 
 
 @pytest.mark.parametrize(
@@ -275,3 +288,14 @@ def test_a_name_is_shown_as_it_is(store, monkeypatch, name):
 def test_an_export_that_cannot_be_written_is_an_error_of_ours(two_jobs, tmp_path):
     result = CliRunner().invoke(app, ["jobs", "export", "job", "--output", str(tmp_path)])
     assert isinstance(result.exception, InvalidValueError) and "can't be written" in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["jobs", "recurrences", "trials", "profiles", "arms"])
+def test_a_list_of_a_job_that_is_not_there_is_an_error_and_no_empty_table(two_jobs, name):
+    result = CliRunner().invoke(app, [name, "list", "--job", "nobody"])
+    assert isinstance(result.exception, UnknownJobError) and result.stdout == ""
+
+
+def test_a_list_of_a_run_that_is_not_there_is_an_error_too(two_jobs):
+    result = CliRunner().invoke(app, ["trials", "list", "--job", "job", "--run", "nobody"])
+    assert isinstance(result.exception, UnknownRecurrenceError)

@@ -5,14 +5,19 @@ import math
 
 import pytest
 import yaml
-from kfp import compiler, kubernetes
+from kfp import compiler, dsl, kubernetes
 
 from zeus_kfp.components.open_recurrence import open_recurrence
 from zeus_kfp.components.preprocess_once import preprocess_once
 from zeus_kfp.pipelines.recurring_training import Stage, recurring_training
 from zeus_kfp.pipelines.recurring_training.pipeline import STORE_LABEL
 from zeus_kfp.zeus_core import JobSpec
-from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.errors import EntryPointError, InvalidValueError
+
+
+def noop_of_one(path):
+    return path
+
 
 STORE_TASKS = {"open-recurrence", "suggest-batch-size", "report-feedback", "select-winner", "close-recurrence"}
 
@@ -73,6 +78,60 @@ def test_training_tasks_know_their_node(tmp_path):
     knowing = {name: config["fieldPathAsEnv"] for name, config in executors.items() if "fieldPathAsEnv" in config}
     assert {name.rstrip("-0123456789") for name in knowing} == {"exec-train-with-profiling"} and len(knowing) == 2
     assert all(path == [{"name": "ZEUS_KFP_NODE", "fieldPath": "spec.nodeName"}] for path in knowing.values())
+
+
+STAGED = {"stages": {"index": Stage(lambda model: noop(model=model), every="new data")}, "fingerprint": ["/data"]}
+
+
+def test_the_builders_own_steps_get_no_secret_and_what_frames_them_does(tmp_path):
+    spec, platform, _ = compiled(tmp_path, **STAGED)
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    holders = {name.removeprefix("exec-").rstrip("-0123456789") for name, c in executors.items() if "secretAsEnv" in c}
+    assert holders == STORE_TASKS | {"stage-turn", "stage-done"}
+    groups = ("condition-", "for-loop-", "exit-handler-", "noop")
+    tasks = {name: task for (_, name), task in all_tasks(spec).items() if not name.startswith(groups)}
+    cached = {name for name, task in tasks.items() if task.get("cachingOptions", {}).get("enableCache")}
+    assert cached == {"preprocess-once"}
+
+
+def test_a_stage_is_done_after_all_its_steps_and_the_fingerprint_comes_first(tmp_path):
+    spec, _, _ = compiled(tmp_path, **STAGED)
+    tasks = {name: task for (_, name), task in all_tasks(spec).items()}
+    assert tasks["stage-done"]["dependentTasks"] == ["noop"]
+    assert tasks["stage-turn"]["inputs"]["parameters"]["every"]["runtimeValue"]["constant"] == 0
+    version = tasks["open-recurrence"]["inputs"]["parameters"]["data_version"]["taskOutputParameter"]
+    assert version == {"outputParameterKey": "Output", "producerTask": "fingerprint-data"}
+    assert "componentInputParameter" in tasks["fingerprint-data"]["inputs"]["parameters"]["data_version"]
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def noop(model: dsl.Input[dsl.Model]):
+    pass
+
+
+def test_a_stage_whose_end_kfp_could_not_tell_is_refused():
+    def grouped(model):
+        with dsl.ParallelFor([1, 2]):
+            noop(model=model)
+
+    with pytest.raises(InvalidValueError, match="put that into a @dsl.pipeline"):
+        recurring_training(stages={"index": Stage(grouped, every=3)})
+    recurring_training(stages={"index": grouped})
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "error", "says"),
+    [
+        ([], InvalidValueError, "has no paths"),
+        (["s3://bucket/raw"], InvalidValueError, "is a URI"),
+        ([3], InvalidValueError, "path of the fingerprint"),
+        (lambda: "v", EntryPointError, "no plain function"),
+        (noop_of_one, EntryPointError, "must need no argument"),
+    ],
+)
+def test_a_fingerprint_that_no_run_could_tell_is_refused(fingerprint, error, says):
+    with pytest.raises(error, match=says):
+        recurring_training(fingerprint=fingerprint)
 
 
 def test_loop_items_are_integers_and_one_at_a_time(tmp_path):
@@ -227,7 +286,7 @@ def test_a_stage_that_cannot_be_built_is_refused_by_name(stages, named):
         recurring_training(stages=stages)
 
 
-@pytest.mark.parametrize("every", [-1, 1.5, True, None, "3", 10**10])
+@pytest.mark.parametrize("every", [-2, 1.5, True, None, "3", "", 10**10])
 def test_a_stage_runs_every_whole_number_of_recurrences(every):
     with pytest.raises(InvalidValueError, match="every of a stage"):
         Stage(_consume, every=every)

@@ -201,6 +201,60 @@ def test_stages_run_as_often_as_they_say(world, tmp_path):
     assert lines == {"each": 3, "second": 2, "once": 1}
 
 
+def test_a_stage_that_failed_is_run_again_by_the_next_recurrence_and_then_no_more(world, tmp_path):
+    done, broken = tmp_path / "done", tmp_path / "broken"
+    broken.touch()
+
+    def two_steps(model):
+        first = append_model(model=model, path=str(done))
+        fail_while_there(path=str(broken)).after(first)
+
+    stages = {"index": Stage(two_steps, every="once")}
+    with pytest.raises(RuntimeError, match="fail-while-there"):
+        world.recur(stages=stages)
+    broken.unlink()
+    for _ in range(2):
+        world.recur(stages=stages)
+    assert done.read_text().count("model of") == 2
+    assert world.states() == [RecurrenceState.REACHED] * 3
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def fail_while_there(path: str):
+    import os
+
+    assert not os.path.exists(path), "ordered by the test"
+
+
+def test_data_whose_fingerprint_changed_starts_a_recurrence_before_its_period_and_is_preprocessed_again(
+    world, tmp_path, monkeypatch
+):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "day-1.csv").write_text("1,2")
+    weekly = {"fingerprint": [str(raw)], "period_s": 604_800.0}
+    world.recur(**weekly)
+    world.recur(**weekly)
+    assert "is not due" in world.artifact("open-recurrence", "notice")
+    (raw / "day-2.csv").write_text("3,4")
+    world.recur(**weekly)
+    notice = world.artifact("open-recurrence", "notice")
+    assert "Drift was signalled: data_version is now" in notice and "preprocessed again" in notice
+    assert [r.number for r in world.store.recurrences("job")] == [1, 2]
+    assert len({r.data_epoch for r in world.store.recurrences("job")}) == 2
+    world.recur(**weekly, start_now=True)
+    assert [r.number for r in world.store.recurrences("job")] == [1, 2, 3]
+
+
+def test_a_version_that_a_run_states_goes_before_its_fingerprint(world):
+    def day():
+        return 20_301
+
+    world.recur(fingerprint=day)
+    world.recur(fingerprint=day, data_version="mine")
+    assert [r.data_epoch for r in world.store.recurrences("job")] == ["20301-0", "mine-0"]
+
+
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
 def append_model(model: dsl.Input[dsl.Model], path: str):
     with open(model.path) as source, open(path, "a") as target:

@@ -40,6 +40,25 @@ def test_it_prints_a_table_and_writes_the_same_as_json_and_a_picture(command: li
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_hopeless_trials_are_stopped_where_that_is_asked_for(command: list[str], tmp_path: Path) -> None:
+    ways = {8: (1, 2, 5), 16: (1, 3, 6), 32: (20, 40, 60)}
+    rows = "".join(
+        f"d,n,{size},sgd,0.1,1,{metric},{epochs}\n"
+        for size, way in ways.items()
+        for metric, epochs in zip((0.1, 0.3, 0.5), way, strict=True)
+    )
+    (tmp_path / "train.csv").write_text(f"{HEAD},learning_rate,run,target_metric,target_epoch\n{rows}")
+    costs = {}
+    for flag in ("--hopeless-stop", "--no-hopeless-stop"):
+        out = tmp_path / f"{flag}.json"
+        wanted = [*command, "--policy", "zeus", flag, "--json", str(out)]
+        assert CliRunner().invoke(app, wanted, catch_exceptions=False).exit_code == 0
+        written = json.loads(out.read_text())
+        assert written["job"]["hopeless_stop"] is (flag == "--hopeless-stop")
+        costs[flag] = written["policies"][0]["cost"]["mean"]
+    assert costs["--hopeless-stop"] < costs["--no-hopeless-stop"]
+
+
 def test_a_change_of_gpu_needs_its_power_trace_only(command: list[str], tmp_path: Path) -> None:
     other = (tmp_path / "power.csv").read_text().replace("d,n,32,sgd,100,0.4,100\n", "")
     (tmp_path / "other.csv").write_text(other)

@@ -44,6 +44,22 @@ OUTCOMES = st.one_of(
         COSTS,
         st.floats(1e-6, 1e8),
     ),
+    st.builds(
+        lambda way, accelerator: dataclasses.replace(
+            NOT_REACHED,
+            state=TrialState.REACHED,
+            epochs=way[-1],
+            curve=tuple((epochs, epochs / 7) for epochs in way),
+            accelerator=accelerator,
+        ),
+        st.lists(st.integers(1, 2**31 - 1), min_size=1, max_size=16, unique=True).map(sorted),
+        st.sampled_from(["V100", "A40", ""]),
+    ),
+    st.builds(
+        lambda epochs, factor: dataclasses.replace(NOT_REACHED, epochs=epochs, least_epochs=epochs * factor),
+        st.integers(1, 10**6),
+        st.floats(1.1, 100.0),
+    ),
     st.builds(TrialOutcome, st.sampled_from([TrialState.OOM, TrialState.FAILED])),
     st.just(TrialOutcome(TrialState.FAILED, data_missing=True)),
 )
@@ -58,6 +74,8 @@ CHANGES = st.sampled_from(
         {"seed": 5},
         {"batch_sizes": (8, 16)},
         {"policy": "zeus"},
+        {"hopeless_stop": False},
+        {"learning_rate_rule": "linear"},
     ]
 )
 

@@ -7,6 +7,7 @@ import pytest
 from tests.state_store.test_gating import recur
 from zeus_kfp.zeus_core import JobSpec, TrialOutcome, TrialState
 from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownRecurrenceError
+from zeus_kfp.zeus_core.job import ONCE
 
 SPEC = JobSpec("job", (8, 16), 16, target_metric=0.9, max_concurrent_recurrences=3)
 GONE = TrialOutcome(TrialState.FAILED, reason="gone", data_missing=True)
@@ -65,15 +66,23 @@ def test_why_data_is_preprocessed_again_is_said(store):
     assert "preprocess_every 1" in recur(store, "second", spec).why
 
 
+def turn(store, run, stage, every, *, done=True, **options):
+    """Return whether it was a stage's turn in a recurrence that ends with it done, or not."""
+    store.open_recurrence(SPEC, run, **options)
+    is_turn = store.take_stage_turn("job", run, stage, every)
+    if is_turn and done:
+        store.finish_stage_turn("job", run, stage)
+    store.close_recurrence("job", run)
+    return is_turn
+
+
 def turns(store, stage, every, runs, **options):
-    taken = []
-    for run in runs:
-        recur(store, run, SPEC, **options)
-        taken.append(store.take_stage_turn("job", run, stage, every))
-    return taken
+    return [turn(store, run, stage, every, **options) for run in runs]
 
 
-@pytest.mark.parametrize(("every", "expected"), [(1, "11111"), (2, "10101"), (3, "10010"), (0, "10000")])
+@pytest.mark.parametrize(
+    ("every", "expected"), [(1, "11111"), (2, "10101"), (3, "10010"), (0, "10000"), (ONCE, "10000")]
+)
 def test_a_stage_has_its_turn_every_so_many_recurrences(store, every, expected):
     assert turns(store, "evaluate", every, "abcde") == [c == "1" for c in expected]
     assert [store.take_stage_turn("job", run, "evaluate", every) for run in "abcde"] == [c == "1" for c in expected]
@@ -86,9 +95,75 @@ def test_a_turn_that_was_missed_is_made_up_by_the_next_recurrence(store):
     assert turns(store, "deploy", 3, "efg") == [True, False, False]
 
 
-def test_a_stage_once_for_the_data_has_a_turn_when_the_data_changes(store):
-    assert turns(store, "index", 0, "ab", data_version="v1") == [True, False]
-    assert turns(store, "index", 0, "cd", data_version="v2") == [True, False]
+@pytest.mark.parametrize("every", [2, 0, ONCE])
+def test_a_turn_whose_stage_was_not_done_is_given_again(store, every):
+    assert turns(store, "deploy", every, "ab", done=False) == [True, True]
+    assert turns(store, "deploy", every, "cd") == [True, False]
+
+
+def test_a_turn_of_a_recurrence_that_died_is_given_again_and_one_under_way_is_not(store, clock):
+    for run in "ab":
+        store.open_recurrence(SPEC, run)
+    assert store.take_stage_turn("job", "a", "index", 0)
+    assert not store.take_stage_turn("job", "b", "index", 0)
+    clock.move(days=2)
+    assert store.open_recurrence(SPEC, "c").granted and store.recurrence("job", "a").state == "expired"
+    assert store.take_stage_turn("job", "c", "index", 0)
+
+
+def test_a_stage_once_for_the_data_has_a_turn_when_the_data_changes_and_one_once_per_job_has_none(store):
+    for version, index, setup in (("v1", True, True), ("v1", False, False), ("v2", True, False), ("v2", False, False)):
+        run = f"{version}-{index}"
+        assert turn(store, f"{run}-index", "index", 0, data_version=version) is index
+        assert turn(store, f"{run}-setup", "setup", ONCE, data_version=version) is setup
+
+
+def test_a_stage_that_had_no_turn_is_not_done(store):
+    recur(store, "run", SPEC)
+    with pytest.raises(InvalidValueError, match="not the turn of stage 'deploy'"):
+        store.finish_stage_turn("job", "run", "deploy")
+
+
+def test_data_that_is_preprocessed_once_per_job_outlives_new_versions_and_is_made_again_only_when_gone(store):
+    once = dataclasses.replace(SPEC, preprocess_every=ONCE)
+    epochs = [recur(store, f"run-{v}", once, data_version=v).data_epoch for v in ("v1", "v2", "v3")]
+    assert epochs == ["-0", "-0", "-0"]
+    lose_data(store, "lost", once)
+    assert recur(store, "again", once, data_version="v4").data_epoch == "-1"
+
+
+def waits(store, *runs):
+    return [store.why_data_must_wait("job", run) for run in runs]
+
+
+def test_overlapping_recurrences_make_their_data_one_after_the_other(store):
+    for run in "abc":
+        store.open_recurrence(SPEC, run)
+    a, b, c = waits(store, *"abc")
+    assert (a, "recurrence 1 of run a preprocesses the same data (-0)" in b, "run a" in c) == ("", True, True)
+    store.suggest("job", "a", 1)
+    assert waits(store, *"abc") == ["", "", ""]
+
+
+def test_whoever_waits_for_data_goes_on_once_its_maker_failed_or_died(store, clock):
+    spec = dataclasses.replace(SPEC, max_step_time_s=3600.0)
+    for run in "abc":
+        store.open_recurrence(spec, run)
+    store.close_recurrence("job", "a")
+    assert [bool(why) for why in waits(store, *"bc")] == [False, True]
+    clock.move(minutes=69)
+    assert [bool(why) for why in waits(store, "c")] == [True]
+    clock.move(minutes=2)
+    assert [bool(why) for why in waits(store, "c")] == [False]
+    assert store.open_recurrence(spec, "d").granted and store.recurrence("job", "c").state == "open"
+
+
+def test_nobody_waits_for_other_data_or_for_data_that_is_there(store):
+    store.open_recurrence(SPEC, "a", data_version="v1")
+    store.open_recurrence(SPEC, "b", data_version="v2")
+    assert waits(store, "b") == [""]
+    recur(store, "c", SPEC)
+    assert waits(store, "b", "c") == ["", ""]
 
 
 def test_stages_do_not_share_turns_and_overlapping_recurrences_take_one(store):
@@ -99,7 +174,7 @@ def test_stages_do_not_share_turns_and_overlapping_recurrences_take_one(store):
     assert store.take_stage_turn("job", "a", "evaluate", 2)
 
 
-@pytest.mark.parametrize(("stage", "every"), [("", 1), (3, 1), ("x" * 256, 1), ("deploy", -1), ("deploy", 1.0)])
+@pytest.mark.parametrize(("stage", "every"), [("", 1), (3, 1), ("x" * 256, 1), ("deploy", -2), ("deploy", 1.0)])
 def test_a_stage_or_frequency_that_makes_no_sense_is_refused(store, stage, every):
     recur(store, "run", SPEC)
     with pytest.raises(InvalidValueError, match="stage|every"):

@@ -15,7 +15,14 @@ from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownJobError
 
 DAY_S = 86_400.0
 WEEKLY = JobSpec(
-    "job", (8, 16), 16, target_metric=0.9, period_s=7 * DAY_S, max_concurrent_recurrences=2, max_trial_time_s=3600.0
+    "job",
+    (8, 16),
+    16,
+    target_metric=0.9,
+    period_s=7 * DAY_S,
+    max_concurrent_recurrences=2,
+    max_trial_time_s=3600.0,
+    max_step_time_s=3600.0,
 )
 REACHED = dataclasses.replace(NOT_REACHED, state=TrialState.REACHED, metric=0.95)
 
@@ -81,7 +88,7 @@ def test_the_period_counts_from_the_opening_and_not_from_the_end(store, clock):
 
 
 def test_a_period_that_has_passed_still_needs_a_slot(store, clock):
-    spec = dataclasses.replace(WEEKLY, max_concurrent_recurrences=1, max_trial_time_s=30 * DAY_S)
+    spec = dataclasses.replace(WEEKLY, max_concurrent_recurrences=1, max_step_time_s=30 * DAY_S)
     store.open_recurrence(spec, "slow")
     clock.move(days=8)
     refused = store.open_recurrence(spec, "next")
@@ -315,7 +322,7 @@ def test_jobs_of_a_user_that_start_at_once_do_not_exceed_the_cap(store_url, cloc
         ("max_concurrent_recurrences", 0, "without a cap"),
         ("max_concurrent_recurrences", 2.0, "integer"),
         ("max_concurrent_recurrences_per_user", -1, "max_concurrent_recurrences_per_user"),
-        ("preprocess_every", -1, "preprocess_every"),
+        ("preprocess_every", -2, "preprocess_every"),
         ("preprocess_every", 1.5, "preprocess_every"),
     ],
 )

@@ -206,3 +206,14 @@ def test_faults_of_a_connection_that_pass_are_told_from_those_that_last(text, is
     from sqlalchemy.exc import OperationalError
 
     assert passes(OperationalError("SELECT 1", {}, RefusedError(text))) is is_passing
+
+
+@pytest.mark.parametrize("every", [0, 1, 3])
+def test_a_job_whose_history_was_dropped_makes_its_data_anew_and_takes_none_for_gone(store, every):
+    spec = dataclasses.replace(SPEC, num_recurrences=0, preprocess_every=every)
+    for run in "abc":
+        recur(store, run, spec)
+    epochs = {recurrence.data_epoch for recurrence in store.recurrences("job")}
+    store.reset_job("job", keep_history=False)
+    opened = store.open_recurrence(spec, "first again")
+    assert opened.why == "recurrence 1 of job job" and opened.data_epoch not in epochs

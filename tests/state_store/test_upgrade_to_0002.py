@@ -22,6 +22,7 @@ SPEC = JobSpec("job", (8, 16), 16, target_metric=0.9, period_s=7 * 86_400.0)
 NEW = {
     "max_concurrent_recurrences_per_user", "period_s", "preprocess_every", "period_began_at", "clock_back_at",
     "data_version", "data_began_number", "why", "ended_by_hand", "counted_from", "power_objective",
+    "max_step_time_s", "hopeless_stop",
 }  # fmt: skip
 OPENED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 

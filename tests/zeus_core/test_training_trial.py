@@ -45,7 +45,7 @@ def machine():
 
 @pytest.fixture
 def make_trial(machine, tmp_path):
-    def make(earlier_energy_j=0.0, earlier_time_s=0.0, **knobs):
+    def make(earlier_energy_j=0.0, earlier_time_s=0.0, reference=(), **knobs):
         usual = {
             "batch_size": 32,
             "target_metric": 0.9,
@@ -58,8 +58,12 @@ def make_trial(machine, tmp_path):
             "arguments": {"depth": 3},
             "directory": tmp_path,
         }
+        assignment = local_assignment(**usual | knobs)
         assignment = dataclasses.replace(
-            local_assignment(**usual | knobs), earlier_energy_j=earlier_energy_j, earlier_time_s=earlier_time_s
+            assignment,
+            plan=dataclasses.replace(assignment.plan, reference=reference),
+            earlier_energy_j=earlier_energy_j,
+            earlier_time_s=earlier_time_s,
         )
         return Trial(assignment, meter=machine, clock=machine.clock, synchronize=lambda: None)
 
@@ -316,3 +320,61 @@ def test_a_trial_resumes_where_its_checkpoint_stands(make_trial, machine, tmp_pa
         seen.append(epoch)
     assert seen == [3, 4]
     assert summary(tmp_path).epochs == 5
+
+
+REFERENCE = ((0.3, 1.1, 0.1), (0.6, 0.4, 0.1))
+"""Earlier trials took three times the epochs to 0.3, and one and a half times those to 0.6."""
+
+
+def trained(trial, machine, metrics, start=0):
+    for epoch in trial.epochs(start):
+        machine.work(200, 1.0)
+        trial.report_metric(metrics[min(epoch - start, len(metrics) - 1)])
+    trial.close()
+    return trial.epoch + 1
+
+
+@pytest.mark.parametrize(
+    ("knobs", "metrics", "epochs", "least_epochs"),
+    [
+        # An epoch costs 200 J; 0.3 is missing after the fourth, so that ten epochs won't do.
+        ({"max_epochs": 9}, [0.1], 4, 4 * 2.459603),
+        ({"max_epochs": 10}, [0.1], 5, 5 * 2.459603),
+        ({"max_epochs": 30, "cost_threshold": 2000.0}, [0.1], 5, 5 * 2.459603),
+        ({"max_epochs": 30, "cost_threshold": 2000.0}, [0.4, 0.4, 0.2, 0.2], 9, 9 * 1.221403),
+        ({"higher_is_better": False, "target_metric": 0.1}, [0.9], 5, 5 * 2.459603),
+        ({"reference": ()}, [0.1], 10, None),
+    ],
+)
+def test_a_trial_that_is_hopeless_stops(
+    make_trial, machine, tmp_path, knobs, metrics, epochs: int, least_epochs: float | None
+):
+    trial = make_trial(**{"reference": REFERENCE} | knobs)
+    assert trained(trial, machine, metrics) == epochs
+    told = Summary.read(tmp_path / "summary.json")
+    assert told.least_epochs == (None if least_epochs is None else pytest.approx(least_epochs))
+    assert told.reason.startswith("hopeless: " if least_epochs else "max_epochs")
+
+
+def test_a_plateau_that_earlier_trials_had_too_is_waited_for(make_trial, machine, tmp_path):
+    trial = make_trial(reference=((0.2, 0.2, 0.1), (0.6, 0.05, 0.1)), cost_threshold=2000.0)
+    assert trained(trial, machine, [0.1] * 8 + [0.95]) == 9
+    assert trial.reached and Summary.read(tmp_path / "summary.json").least_epochs is None
+
+
+def test_the_first_epochs_never_tell(make_trial, machine):
+    assert trained(make_trial(reference=((0.3, 20.0, 0.0),)), machine, [0.1]) == 3
+
+
+def test_an_attempt_that_goes_on_counts_the_epochs_before_it_and_is_given_a_few(make_trial, machine):
+    trial = make_trial(reference=((0.3, 1.0, 0.1),), max_epochs=30)
+    assert trained(trial, machine, [0.1], start=20) == 23
+    again = make_trial(reference=((0.3, 1.0, 0.1),), max_epochs=30)
+    assert trained(again, machine, [0.5], start=20) == 30
+
+
+def test_what_earlier_attempts_cost_leaves_fewer_epochs(make_trial, machine):
+    knobs = {"reference": ((0.3, 1.0, 0.1),), "max_epochs": 30, "cost_threshold": 3600.0}
+    assert trained(make_trial(**knobs), machine, [0.1]) == 9
+    burdened = make_trial(earlier_energy_j=2000.0, earlier_time_s=10.0, **knobs)
+    assert trained(burdened, machine, [0.1]) == 4

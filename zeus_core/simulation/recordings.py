@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Self
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.learning_curve import Curve
 from zeus_kfp.zeus_core.profile import Phase, Profile, read_profiles
 from zeus_kfp.zeus_core.simulation.truth import EpochPower, JobTruth, SizeTruth
 from zeus_kfp.zeus_core.training.history import EpochRecord
@@ -56,6 +57,16 @@ class Recording:
         reached = [one.epoch for one in self.epochs if sign * one.metric >= sign * target_metric]
         return float(min(reached, default=math.inf))
 
+    def curve(self, target_metric: float, *, higher_is_better: bool) -> Curve:
+        """Return how the trial came as far as it did on its way to a metric: (epochs, best metric so far)."""
+        sign, best = 1 if higher_is_better else -1, dict[float, float]()
+        for one in self.epochs:
+            if not best or sign * one.metric > sign * best[max(best)]:
+                best[float(one.epoch)] = one.metric
+            if sign * one.metric >= sign * target_metric:
+                break
+        return tuple(best.items())
+
     def power(self) -> tuple[EpochPower, ...]:
         """Return what an epoch takes at each power limit; nothing if its energy or time was not recorded."""
         measured = [(one.energy_j, one.time_s) for one in self.epochs if one.energy_j and one.time_s]
@@ -95,11 +106,12 @@ def truth_of_recordings(
                 one.epochs_to(target, higher_is_better=higher_is_better) for one in recordings if one.batch_size == size
             ),
             taken,
+            tuple(one.curve(target, higher_is_better=higher_is_better) for one in recordings if one.batch_size == size),
         )
         for size, taken in sorted(power.items())
     }
     largest = max(epoch.power_limit_w for taken in power.values() for epoch in taken)
-    return JobTruth(sizes, number("max_power_w", max_power_w, at_least=0) or largest)
+    return JobTruth(sizes, number("max_power_w", max_power_w, at_least=0) or largest, higher_is_better)
 
 
 def _is_usable(row: Profile) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from zeus_kfp.zeus_core.hopeless import reference_for
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt, Observation, forget_costs, observe
 from zeus_kfp.zeus_core.policies.interface import InFlight, Policy
@@ -103,7 +104,8 @@ class _Run:
         flying = sorted(self._flying, key=lambda one: one.number)
         in_flight = [InFlight(one.suggestion.batch_size, one.suggestion.purpose) for one in flying]
         suggestion = self._policy.suggest(self._job, self._learnt, in_flight, self._rng)
-        outcome = self._world.run(suggestion.batch_size, suggestion.cost_threshold)
+        reference = reference_for(self._job, self._learnt, suggestion.batch_size)
+        outcome = self._world.run(suggestion.batch_size, suggestion.cost_threshold, reference)
         recurrence.tries += 1
         number = len(self._trials) + len(self._flying)
         heapq.heappush(self._flying, _Flying(now_s + outcome.time_s, number, recurrence, suggestion, outcome))
@@ -120,6 +122,8 @@ class _Run:
             recurrence_cost=recurrence.spent,
             num_epochs=outcome.epochs,
             epoch_cost=outcome.epoch_cost,
+            least_epochs=outcome.least_epochs,
+            curve=outcome.curve,
         )
         self._learnt = observe(self._job, self._learnt, seen)
         self._trials.append(SimulatedTrial(recurrence.number, suggestion.batch_size, suggestion.purpose, outcome))

@@ -74,6 +74,8 @@ def recorded_truth(
 def recorded_job(truth: JobTruth, *, default_batch_size: int, target_metric: float, **knobs: Any) -> JobSpec:
     """Return the job that has the batch sizes of a recorded truth.
 
+    Unless ``hopeless_stop`` is among the knobs, no trial is stopped as hopeless, as in the published simulator.
+
     Args:
         truth: Gives the batch sizes, unless ``batch_sizes`` is among the knobs.
         default_batch_size: The size the user trains with.
@@ -83,5 +85,11 @@ def recorded_job(truth: JobTruth, *, default_batch_size: int, target_metric: flo
     Raises:
         InvalidValueError: If a knob is out of its range.
     """
-    usual: dict[str, Any] = {"job_id": "simulated", "max_retries": MAX_RETRIES, "batch_sizes": tuple(truth.sizes)}
+    usual: dict[str, Any] = {
+        "job_id": "simulated",
+        "max_retries": MAX_RETRIES,
+        "batch_sizes": tuple(truth.sizes),
+        "higher_is_better": truth.higher_is_better,
+        "hopeless_stop": False,
+    }
     return JobSpec(default_batch_size=default_batch_size, target_metric=target_metric, **(usual | knobs))

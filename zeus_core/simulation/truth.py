@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.learning_curve import Curve
+from zeus_kfp.zeus_core.simulation.curves import curves_of, is_higher_better
 from zeus_kfp.zeus_core.simulation.traces import PowerRow, TrainingTask, TrainRow
 
 T = TypeVar("T")
@@ -33,10 +35,12 @@ class SizeTruth:
     Attributes:
         epochs: Epochs to the target of each recorded run; infinity where it never reached it.
         power: What an epoch takes at each power limit, at least one.
+        curves: How far each of the runs came, and when; empty where that was not recorded.
     """
 
     epochs: tuple[float, ...]
     power: tuple[EpochPower, ...]
+    curves: tuple[Curve, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +52,14 @@ class PricedSize:
         epoch: What an epoch takes at the cheapest limit.
         epoch_cost: Its cost in J.
         first_epoch: What the epoch takes that profiles every limit.
+        curves: As in :class:`SizeTruth`.
     """
 
     epochs: tuple[float, ...]
     epoch: EpochPower
     epoch_cost: float
     first_epoch: EpochPower
+    curves: tuple[Curve, ...] = ()
 
     def mean_cost(self, max_epochs: float) -> float:
         """Return the mean cost in J until the target is reached, failed tries included; infinity if it never is."""
@@ -71,10 +77,12 @@ class JobTruth:
     Attributes:
         sizes: By batch size, ascending.
         max_power_w: Largest power limit in W that the trace has for any job, which the cost is made of.
+        higher_is_better: Whether the metric of the curves grows as the model gets better.
     """
 
     sizes: Mapping[int, SizeTruth]
     max_power_w: float
+    higher_is_better: bool = True
 
     def priced(self, eta_knob: float) -> dict[int, PricedSize]:
         """Return every batch size with its cheapest power limit; of equal ones the highest."""
@@ -90,7 +98,7 @@ class JobTruth:
         mean_energy_j = math.fsum(epoch.energy_j for epoch in power) / count
         mean_time_s = math.fsum(epoch.time_s for epoch in power) / count
         profiled = EpochPower(best.power_limit_w, mean_energy_j, mean_time_s)
-        return PricedSize(truth.epochs, best, cost(best), profiled)
+        return PricedSize(truth.epochs, best, cost(best), profiled, truth.curves)
 
 
 def job_truth(
@@ -130,12 +138,14 @@ def job_truth(
         if row.task == task
     )
     recorded = {row.batch_size for row in runs}
+    higher_is_better = is_higher_better(runs)
+    curves = curves_of(runs, target_metric, higher_is_better=higher_is_better)
     sizes = {
-        size: SizeTruth(tuple(epochs.get(size, (math.inf,))), tuple(limits))
+        size: SizeTruth(tuple(epochs.get(size, (math.inf,))), tuple(limits), curves.get(size, ()))
         for size, limits in sorted(epoch_power.items())
         if size in recorded
     }
-    return JobTruth(sizes, _max_power_w(train, power))
+    return JobTruth(sizes, _max_power_w(train, power), higher_is_better)
 
 
 def _only_match(tasks: set[TrainingTask], wanted: TrainingTask) -> TrainingTask:

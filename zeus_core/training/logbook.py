@@ -13,6 +13,7 @@ from zeus_kfp.zeus_core.training.instrument import NOTHING_SPENT, Instrument, Re
 from zeus_kfp.zeus_core.training.phases import PhaseTotals
 from zeus_kfp.zeus_core.training.prediction import NextEpoch
 from zeus_kfp.zeus_core.training.progress import epoch_line
+from zeus_kfp.zeus_core.training.prospect import Prospect
 from zeus_kfp.zeus_core.training.spending import Spending
 from zeus_kfp.zeus_core.training.summary import Ending, Summary
 
@@ -41,6 +42,7 @@ class Logbook:
         self.phases = PhaseTotals(instrument, assignment.plan.batch_size, group)
         self._hardware = Hardware.of(instrument.meter)
         self._spending = self._new_spending()
+        self._prospect = Prospect(assignment.plan)
         self._first: Reading | None = None
         self._mark: Reading | None = None
         self._total: Spent | None = None
@@ -91,6 +93,7 @@ class Logbook:
         cost = self._spending.add_epoch(spent)
         self._epoch_count += 1
         self._metric = metric
+        self._prospect.add_epoch(metric)
         record = EpochRecord(self._epoch_count, metric, spent.energy_j or None, spent.time_s, cost)
         if self._group.is_leader:
             record.append_to(self._assignment.history_path)
@@ -106,7 +109,9 @@ class Logbook:
             power_limit_w: Limit in W that was chosen after profiling, so that the profile tells what the next epoch
                 takes; None if nothing was profiled, or not yet.
         """
-        return self._spending.why_stop(None if power_limit_w is None else self._next.predict(power_limit_w))
+        following = None if power_limit_w is None else self._next.predict(power_limit_w)
+        why = self._spending.why_stop(following)
+        return why or self._prospect.why_stop(self._epoch_count, self._spending.epochs_left(following))
 
     def end(self, ending: Ending, reason: str, *, is_cut_short: bool) -> None:
         """Write the last summary; an epoch that was cut short counts as spent."""
@@ -155,6 +160,7 @@ class Logbook:
             power_limiter=self._limiter.name,
             power_limit_found_w=self._limiter.found_w,
             power_limit_w=self.settled_limit_w,
+            least_epochs=self._prospect.least_epochs,
         ).write(self._assignment.summary_path)
 
 

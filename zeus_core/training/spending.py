@@ -11,6 +11,8 @@ References:
         NSDI 2023.
 """
 
+import math
+
 from zeus_kfp.zeus_core.cost import zeus_cost
 from zeus_kfp.zeus_core.training.instrument import Spent
 from zeus_kfp.zeus_core.trial import TrialPlan
@@ -50,15 +52,24 @@ class Spending:
         Args:
             predicted: What the next epoch will take; None if that isn't known better than by the mean.
         """
-        threshold, so_far, following = self._plan.cost_threshold, self.so_far(), self._mean_epoch_cost()
-        if predicted is not None:
-            following = self.cost_of(predicted) or following
+        threshold, so_far, following = self._plan.cost_threshold, self.so_far(), self._following(predicted)
         if threshold is None or so_far is None or following is None or so_far + following <= threshold:
             return ""
         return (
             f"early stop: {so_far:.4g} J spent, and another epoch of about {following:.4g} J would cross the "
             f"threshold of {threshold:.4g} J"
         )
+
+    def epochs_left(self, predicted: Spent | None = None) -> float:
+        """Return the epochs that the threshold still allows, infinity if it allows any number.
+
+        Args:
+            predicted: What the next epoch will take; None if that isn't known better than by the mean.
+        """
+        threshold, so_far, following = self._plan.cost_threshold, self.so_far(), self._following(predicted)
+        if threshold is None or so_far is None or not following:
+            return math.inf
+        return max(threshold - so_far, 0.0) / following
 
     def so_far(self) -> float | None:
         """Return the trial's cost in J up to now; an epoch of unknown cost counts as the mean of the others.
@@ -67,6 +78,11 @@ class Spending:
         """
         mean = self._mean_epoch_cost()
         return None if mean is None else self._earlier + mean * len(self._costs)
+
+    def _following(self, predicted: Spent | None) -> float | None:
+        """Return the cost in J of the next epoch."""
+        mean = self._mean_epoch_cost()
+        return mean if predicted is None else self.cost_of(predicted) or mean
 
     def _mean_epoch_cost(self) -> float | None:
         known = [cost for cost in self._costs if cost is not None]

@@ -46,6 +46,7 @@ class Summary:
         power_limiter: How power limits are set: "nvml", "zeusd" or "observe only"; "" without any GPU.
         power_limit_found_w: Limit in W of each GPU before training; None if unknown or different.
         power_limit_w: Limit in W that was chosen, after profiling or by earlier trials; None if none was (yet).
+        least_epochs: Epochs that it very likely needed at least, where it stopped as hopeless; else None.
     """
 
     ending: Ending
@@ -65,6 +66,7 @@ class Summary:
     power_limiter: str = ""
     power_limit_found_w: float | None = None
     power_limit_w: float | None = None
+    least_epochs: float | None = None
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -81,7 +83,7 @@ class Summary:
         integer("accelerator_count", self.accelerator_count, at_least=0)
         number("time_s", self.time_s, at_least=0)
         number("max_power_w", self.max_power_w, at_least=0)
-        at_least_zero = ("energy_j", "second_energy_j", "power_limit_found_w", "power_limit_w")
+        at_least_zero = ("energy_j", "second_energy_j", "power_limit_found_w", "power_limit_w", "least_epochs")
         for name, lowest in (("metric", None), *((name, 0) for name in at_least_zero)):
             if getattr(self, name) is not None:
                 number(name, getattr(self, name), at_least=lowest)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from zeus_kfp.components.close_recurrence import report_format as write
 from zeus_kfp.components.close_recurrence import report_story as story
+from zeus_kfp.components.close_recurrence import report_tables as tables
 from zeus_kfp.components.close_recurrence.report_caveats import caveats
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
@@ -129,6 +130,27 @@ def test_trials_without_a_cost_and_several_accelerators_are_pointed_out(digits):
     said = " ".join(caveats(mixed))
     assert "3 trials that ran out of memory, failed or never reported have no cost" in said
     assert "different accelerators, whose costs differ for that reason too: 2-core CPU, H200." in said
+
+
+def test_hopeless_trials_are_told_apart(digits):
+    trials = [
+        dataclasses.replace(t, least_epochs=90.0, reason="hopeless: the best metric after 5 epochs is 0.6")
+        if t.state is N
+        else t
+        for t in digits.trials
+    ]
+    stopped = dataclasses.replace(digits, trials=tuple(trials))
+    assert "3 trials were stopped as hopeless; they count against the batch size" in " ".join(caveats(stopped))
+    endings = [row.cells[4] for row in tables.trial_table(stopped, None).rows]
+    assert sum(ending.startswith("hopeless: the best metric") for ending in endings) == 3
+    assert sum("hopeless" in failure.title for failure in tables.failures(stopped)[0]) == 3
+    assert "hopeless" not in " ".join(caveats(digits))
+
+
+def test_a_move_to_another_accelerator_is_told(digits):
+    moved = dataclasses.replace(digits, job=dataclasses.replace(digits.job, accelerators=("V100", "A40")))
+    assert "The job has moved from V100 to A40: the epochs learnt before count on" in " ".join(caveats(moved))
+    assert "moved" not in " ".join(caveats(digits))
 
 
 @pytest.mark.parametrize(

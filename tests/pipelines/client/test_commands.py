@@ -133,6 +133,7 @@ def test_recurrences_run_on_this_machine(zeus_kfp, tmp_path, monkeypatch):
     (tmp_path / "my_trainer.py").write_text(TRAINER)
     monkeypatch.chdir(tmp_path)
     words = ["-p", "job_id=local", "-p", "train_entry_point=my_trainer:train", *KNOBS, "-p", "max_epochs=4"]
+    words += ["-p", "beta_knob=1e9"]  # a busy machine stops no trial early
     code, out, _ = zeus_kfp("run", *words, "--times", 2, "--root", "here")
     assert (code, "Job local, default batch size 16" in out) == (0, True)
     with StateStore(f"sqlite:///{tmp_path / 'here' / 'store.db'}") as store:

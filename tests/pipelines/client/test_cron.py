@@ -76,10 +76,22 @@ def test_what_the_scheduler_refuses_or_misreads_is_an_error_that_says_what_to_wr
     ("text", "words"),
     [
         ("0 0 3 * * *", "At 03:00, every day (UTC)"),
-        ("0  */15 * * * *", "Every 15 minutes, every hour, every day (UTC)"),
-        ("0 30 2 * * MON-FRI", "At 02:30, Monday through Friday (UTC)"),
-        ("0 0 0 13 * 5", "At 00:00, on day 13 of the month, or on Friday (UTC)"),
-        ("0 0 0 */2 * 1", "At 00:00, every 2 days, and only on Monday (UTC)"),
+        ("0  */15 * * * *", "Every 15 minutes, every day (UTC)"),
+        ("0 */40 * * * *", "At minutes 0 and 40 of every hour, every day (UTC)"),
+        ("0 5/15 8-10 * * *", "Every 15 minutes from minute 5 of hours 8 to 10, every day (UTC)"),
+        ("0 0 */7 * * *", "At 00:00, 07:00, 14:00 and 21:00, every day (UTC)"),
+        ("0 0 * * * *", "At minute 0 of every hour, every day (UTC)"),
+        ("*/30 * * * * *", "Every 30 seconds, every day (UTC)"),
+        ("0,30 0 3 * * *", "At 03:00:00 and 03:00:30, every day (UTC)"),
+        ("0 30 2 * * MON-FRI", "At 02:30, on Monday to Friday (UTC)"),
+        ("0 30 2 1,15 * *", "At 02:30, on days 1 and 15 of the month (UTC)"),
+        ("0 0 0 13 * 5", "At 00:00, on day 13 of the month or on Friday, whichever comes (UTC)"),
+        ("0 0 0 1-31 * 5", "At 00:00, every day (UTC)"),
+        ("0 0 0 1 1-3,7 *", "At 00:00, on day 1 of the month, in January to March and July (UTC)"),
+        (
+            "0 0 0 */9 * 1,3",
+            "At 00:00, on days 1, 10, 19 and 28 of the month, but only if that is a Monday or Wednesday (UTC)",
+        ),
     ],
 )
 def test_an_expression_is_told_in_words(text, words):

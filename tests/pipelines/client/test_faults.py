@@ -60,7 +60,7 @@ def test_a_server_that_comes_back_is_not_noticed(client, server, pipeline, knobs
 @pytest.mark.parametrize("path", ["recurringruns", "pipelines/upload", "experiments"])
 def test_what_was_made_though_the_answer_was_lost_is_found_again(client, server, pipeline, knobs, path):
     server.fail(Fault("POST", f"/apis/v2beta1/{path}", 503, after=True))
-    with pytest.raises(ClusterUnavailableError, match="what was already made is found again, except a run"):
+    with pytest.raises(ClusterUnavailableError, match="what was already made is found again; of a run look first"):
         client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
     client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
     held = server.books

@@ -1,10 +1,13 @@
 """Pipelines are uploaded when their content changed, and runs are started by hand."""
 
+import pytest
 import yaml
+from fake_kfp import Fault
 
 from zeus_kfp.pipelines.client import RecurringTrainingClient
 from zeus_kfp.pipelines.client.package import PipelinePackage
 from zeus_kfp.pipelines.recurring_training import recurring_training
+from zeus_kfp.zeus_core.errors import ClusterUnavailableError
 
 PATHS = ("upload", "upload_version")
 
@@ -58,9 +61,11 @@ def test_a_run_by_hand_has_the_schedules_parameters_but_for_those_given(client, 
     client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs, service_account="trainer")
     client.run_now("nightly")
     client.run_now("nightly", {"eta_knob": 1.0})
-    plain, changed = server.books.runs.values()
-    assert plain["runtime_config"]["parameters"] == knobs
-    assert changed["runtime_config"]["parameters"] == knobs | {"eta_knob": 1.0}
+    client.run_now("nightly", if_due=True)
+    plain, changed, if_due = server.books.runs.values()
+    assert plain["runtime_config"]["parameters"] == knobs | {"start_now": True}
+    assert changed["runtime_config"]["parameters"] == knobs | {"eta_knob": 1.0, "start_now": True}
+    assert if_due["runtime_config"]["parameters"] == knobs
     assert plain["service_account"] == "trainer"
     assert plain["display_name"] == "nightly 2026-12-01 12:00:00 by hand"
     assert server.books.one(server.books.pipelines, "pipeline-1")["name"] == "recurring-training"
@@ -94,3 +99,19 @@ def test_waiting_tells_how_many_steps_have_ended(client, server, pipeline, knobs
 
     assert client.wait(run.run_id, progress=progress).succeeded
     assert told[0] == f"run {run.run_id} ({run.name}): PENDING, 1 of 3 steps so far"
+
+
+@pytest.mark.parametrize("status", [0, 503])
+@pytest.mark.parametrize("after", [True, False], ids=["made, and the answer lost", "not made"])
+def test_a_run_is_started_once_even_where_the_answer_is_lost(client, server, pipeline, knobs, status, after):
+    first = client.submit(pipeline, knobs, run_name="mine")
+    server.fail(Fault("POST", ".*/runs", status, times=2, after=after))
+    second = client.submit(pipeline, knobs, run_name="mine")
+    assert list(server.books.runs) == [first.run_id, second.run_id]
+
+
+def test_a_run_that_cannot_be_started_is_given_up_after_four_tries(client, server, pipeline, knobs):
+    fault = server.fail(Fault("POST", ".*/runs", 503, times=9))
+    with pytest.raises(ClusterUnavailableError, match="can't start the run 'mine'"):
+        client.submit(pipeline, knobs, run_name="mine")
+    assert (fault.hits, server.books.runs) == (4, {})

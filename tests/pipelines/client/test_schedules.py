@@ -3,8 +3,10 @@
 from datetime import timedelta
 
 import pytest
+from fake_kfp import Fault
 
-from zeus_kfp.zeus_core.errors import ScheduleConflictError, UnknownScheduleError
+from zeus_kfp.pipelines.client import RecurringTrainingClient
+from zeus_kfp.zeus_core.errors import InvalidValueError, ScheduleConflictError, UnknownScheduleError
 
 NIGHTLY = "0 0 3 * * *"
 
@@ -195,3 +197,126 @@ def test_of_two_updates_at_once_one_stands_and_the_other_is_told(client, server,
         client.create_or_update_schedule("nightly", pipeline, every="8h", parameters=knobs)
     (left,) = [r for r in books.recurring_runs.values() if r["status"] == "ENABLED"]
     assert left["trigger"]["periodic_schedule"]["interval_second"] == "60"
+
+
+def test_what_an_update_does_not_name_stays(client, server, pipeline, knobs):
+    client.create_or_update_schedule(
+        "nightly",
+        pipeline,
+        every="6h",
+        start="2027-01-01T00:00:00Z",
+        end="2028-01-01T00:00:00Z",
+        parameters=knobs,
+        max_concurrency=3,
+        service_account="trainer",
+        pipeline_root="s3://here",
+        experiment="mine",
+    )
+    updated = client.update_schedule("nightly", cron=NIGHTLY)
+    held = server.books.recurring_runs[updated.recurring_run_id]
+    bounds = {"start_time": "2027-01-01T00:00:00Z", "end_time": "2028-01-01T00:00:00Z"}
+    assert held["trigger"] == {"cron_schedule": {"cron": NIGHTLY, **bounds}}
+    assert (held["max_concurrency"], held["service_account"]) == ("3", "trainer")
+    assert held["runtime_config"]["pipeline_root"] == "s3://here"
+    assert server.books.experiments[held["experiment_id"]]["display_name"] == "mine"
+    updated = client.update_schedule(
+        "nightly", end="none", service_account="other", pipeline_root="s3://there", experiment="yours"
+    )
+    held = server.books.recurring_runs[updated.recurring_run_id]
+    assert held["trigger"]["cron_schedule"] == {"cron": NIGHTLY, "start_time": bounds["start_time"]}
+    assert (held["service_account"], held["runtime_config"]["pipeline_root"]) == ("other", "s3://there")
+    assert server.books.experiments[held["experiment_id"]]["display_name"] == "yours"
+
+
+def test_what_kfp_filled_in_makes_no_change(client, server, clock, pipeline, knobs):
+    made = client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    server.books.recurring_runs[made.recurring_run_id]["service_account"] = "pipeline-runner"
+    clock.now += timedelta(hours=7)
+    assert client.update_schedule("nightly", every="6h").change == "unchanged"
+    assert client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs).change == "unchanged"
+    assert list(server.books.recurring_runs) == [made.recurring_run_id]
+
+
+def test_a_schedule_may_be_asked_for_paused_or_not_and_is_left_as_it_is_otherwise(client, pipeline, knobs):
+    def asked(**options):
+        status = client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs, **options)
+        return status.enabled, str(status.change)
+
+    assert asked(paused=True) == (False, "created")
+    assert asked() == (False, "unchanged")
+    assert asked(paused=False) == (True, "updated")
+    assert asked() == (True, "unchanged")
+    assert asked(paused=True) == (False, "updated")
+    assert asked(paused=True) == (False, "unchanged")
+    assert asked(paused=False, max_concurrency=2) == (True, "updated")
+
+
+def test_a_schedule_that_was_deleted_and_waits_is_not_taken_for_a_paused_one(client, server, clock, pipeline, knobs):
+    made = client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    run = server.books.tick(made.recurring_run_id)
+    assert not client.delete("nightly").is_done
+    (listed,) = client.list_schedules()
+    assert (listed.is_deleted, listed.enabled, listed.next_run) == (True, False, None)
+    assert listed.last_run.run_id == run["run_id"]
+    assert listed.in_words().startswith("nightly (deleted, but for its last run)")
+    for call in (client.pause, client.resume, client.update_schedule, client.run_now):
+        with pytest.raises(UnknownScheduleError, match="was deleted, and what is left of it goes with its last run"):
+            call("nightly")
+    again = client.create_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    assert (again.change, again.enabled, enabled(server)) == ("created", True, [again.recurring_run_id])
+    server.books.set_state(run["run_id"], "SUCCEEDED")
+    clock.now += timedelta(minutes=5)
+    client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    assert (list(server.books.recurring_runs), server.books.killed) == ([again.recurring_run_id], [])
+
+
+def test_a_delete_that_waited_is_finished_by_the_next(client, server, clock, pipeline, knobs):
+    made = client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    run = server.books.tick(made.recurring_run_id)
+    assert [client.delete("nightly").is_done for _ in range(2)] == [False, False]
+    assert len(server.books.recurring_runs) == 2
+    server.books.set_state(run["run_id"], "SUCCEEDED")
+    clock.now += timedelta(minutes=5)
+    assert client.delete("nightly").is_done
+    assert server.books.recurring_runs == {}
+
+
+@pytest.mark.parametrize("ahead_h", [-1, 1])
+def test_a_clock_that_differs_from_the_clusters_ends_no_run_that_is_on_its_way(server, clock, pipeline, knobs, ahead_h):
+    theirs = RecurringTrainingClient(host=server.url, clock=lambda: clock.now + timedelta(hours=ahead_h))
+    old = theirs.create_or_update_schedule("nightly", pipeline, cron=NIGHTLY, parameters=knobs)
+    clock.now = clock.now.replace(hour=3, minute=0, second=5)
+    theirs.pause("nightly")
+    assert "may just have started a run" in theirs.delete("nightly").waits_for[0]
+    assert old.recurring_run_id in server.books.recurring_runs
+    clock.now += timedelta(minutes=3)
+    assert theirs.delete("nightly").is_done
+
+
+def test_a_long_run_that_ends_behind_short_ones_may_have_let_a_waiting_one_in(client, server, clock, pipeline, knobs):
+    made = client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs, max_concurrency=2)
+    long = server.books.tick(made.recurring_run_id)
+    clock.now += timedelta(hours=1)
+    server.books.set_state(server.books.tick(made.recurring_run_id)["run_id"], "SUCCEEDED")
+    clock.now += timedelta(hours=1)
+    server.books.set_state(long["run_id"], "SUCCEEDED")
+    assert "may just have started a run" in client.delete("nightly").waits_for[0]
+
+
+def test_a_recurring_run_that_somebody_deleted_meanwhile_stops_nothing(client, server, clock, pipeline, knobs):
+    client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    server.fail(Fault("POST", ".*:disable", 404))
+    assert client.pause("nightly").enabled
+    server.fail(Fault("POST", ".*:disable", 404))
+    server.fail(Fault("DELETE", ".*/recurringruns/.*", 404))
+    clock.now += timedelta(minutes=5)
+    assert client.delete("nightly").is_done
+
+
+def test_a_schedule_whose_every_run_would_start_at_once_is_refused(client, server, pipeline, knobs):
+    with pytest.raises(InvalidValueError, match="start_now=true in a schedule"):
+        client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs | {"start_now": True})
+    assert server.books.recurring_runs == {}
+    client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    with pytest.raises(InvalidValueError, match="start_now=true in a schedule"):
+        client.update_schedule("nightly", parameters={"start_now": True})

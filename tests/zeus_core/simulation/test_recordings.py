@@ -59,6 +59,9 @@ def test_artifacts_become_a_truth_that_can_be_simulated(tmp_path: Path) -> None:
     truth = truth_of_recordings([recording, slower, recording], 0.6)
     assert list(truth.sizes) == [16, 32]
     assert truth.sizes[16].epochs == (4, 4)
+    assert truth.sizes[16].curves == (((1, 0.3), (2, 0.5), (4, 0.7)),) * 2
+    falling = truth_of_recordings([recording], 0.1, higher_is_better=False)
+    assert falling.sizes[16].curves == (((1, 0.3),),) and not falling.higher_is_better
     assert truth.max_power_w == 300
     assert truth_of_recordings([recording], 0.6, max_power_w=500).max_power_w == 500
     job = recorded_job(truth, default_batch_size=16, target_metric=0.6)

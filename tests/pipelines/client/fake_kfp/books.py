@@ -95,8 +95,8 @@ class Books:
     def delete_recurring_run(self, recurring_run_id: str) -> Record:
         self.one(self.recurring_runs, recurring_run_id)
         del self.recurring_runs[recurring_run_id]
-        live = [r for r in self.runs.values() if r.get("recurring_run_id") == recurring_run_id and not _ended(r)]
-        self.killed += [run["run_id"] for run in live]
+        live = [run["run_id"] for run in self.live_runs() if run.get("recurring_run_id") == recurring_run_id]
+        self.killed += live
         return {}
 
     def tick(self, recurring_run_id: str) -> Record:
@@ -116,6 +116,10 @@ class Books:
         run = self._record("run_id", **body) | {"state": "PENDING", "storage_state": "AVAILABLE"}
         self.runs[run["run_id"]] = run
         return run
+
+    def live_runs(self) -> list[Record]:
+        """Return the runs that have not ended."""
+        return [run for run in self.runs.values() if not _ended(run)]
 
     def set_state(self, run_id: str, state: str) -> None:
         """Let a run go on to a state."""

@@ -2,8 +2,10 @@
 
 import base64
 import json
+import ssl
 import threading
 from email.parser import BytesParser
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -30,6 +32,7 @@ class FakeKfp:
         url: Where it listens.
         books: What it keeps.
         requests: Method, path, query and body of every request so far.
+        headers: The headers of each of them.
         errors: What the description of the API did not allow.
         token: The bearer token that it asks for, or "" for none.
     """
@@ -41,6 +44,7 @@ class FakeKfp:
         self.token = ""
         self.default_page = 20
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
+        self.headers: list[dict[str, str]] = []
         self.errors: list[str] = []
         self.stopping = threading.Event()
         self._faults: list[Fault] = []
@@ -48,6 +52,13 @@ class FakeKfp:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def speak_tls(self, certificate: str, key: str) -> None:
+        """Speak HTTPS from now on; before anybody listens."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = self.url.replace("http://127.0.0.1", "https://localhost")
 
     def __enter__(self) -> "FakeKfp":
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -155,7 +166,7 @@ class FakeKfp:
         rows = [row for row in rows if _matches(row, json.loads(query.get("filter") or "{}"), FILTER_KEYS[name])]
         if query.get("sort_by"):
             key, _, order = query["sort_by"].partition(" ")
-            rows.sort(key=lambda row: row[key], reverse=order == "desc")
+            rows.sort(key=lambda row: row.get(key, ""), reverse=order == "desc")
         size = min(int(query.get("page_size") or 0) or self.default_page, MAX_PAGE)
         start = int(base64.b64decode(query.get("page_token", "")) or 0)
         answer: Record = {"total_size": len(rows)}
@@ -172,6 +183,7 @@ class FakeKfp:
 
             def _serve(self) -> None:
                 url = urlsplit(self.path)
+                server.headers.append({name.lower(): value for name, value in self.headers.items()})
                 raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 body, file = _parsed(self.headers.get("Content-Type", ""), raw)
                 fault = server.fault_of(self.command, url.path)
@@ -203,6 +215,9 @@ class FakeKfp:
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return format_datetime(server.books.clock(), usegmt=True)
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -1,0 +1,160 @@
+"""Real training under the supervisor, judged by the curve of a trial before it."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+
+from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
+from zeus_kfp.components.train_with_profiling.supervisor import supervise
+from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.records import TrialRecord
+from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.learning_curve import MOST_POINTS, reference_of
+from zeus_kfp.zeus_core.training.instrument import Spent
+from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
+
+PLAN = TrialPlan(
+    job_id="regression",
+    run_id="run",
+    slot=1,
+    number=1,
+    batch_size=64,
+    purpose=Purpose.SAMPLING,
+    why="",
+    learning_rate_factor=1.0,
+    target_metric=0.01,
+    higher_is_better=False,
+    max_epochs=60,
+    eta_knob=0.5,
+    max_power_w=0.0,
+    cost_threshold=None,
+    max_trial_time_s=30.0,
+)
+TRAINING = """
+import torch
+
+def train(trial):
+    torch.manual_seed(0)
+    inputs = torch.randn(64, 4)
+    targets = inputs @ torch.tensor([1.0, -2.0, 3.0, 0.5])
+    model = torch.nn.Linear(4, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=trial.arguments["lr"])
+    for epoch in trial.epochs():
+        for batch in trial.train([inputs]):
+            loss = torch.nn.functional.mse_loss(model(batch).squeeze(1), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            if epoch >= trial.arguments.get("frozen_epochs", 0):
+                optimizer.step()
+        trial.report_metric(torch.nn.functional.mse_loss(model(inputs).squeeze(1), targets))
+    trial.save_model(model)
+"""
+WRITING = """
+import json, os, sys, threading
+with open(os.environ["ZEUS_KFP_HISTORY_FILE"], "a") as history:
+    for epoch, metric in enumerate(json.loads(sys.argv[1]), 1):
+        history.write(json.dumps({"epoch": 5 * epoch, "metric": metric}) + "\\n")
+if sys.argv[2] == "wait":
+    threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Write a module `user` and supervise a trial in it."""
+    (tmp_path / "user.py").write_text(TRAINING)
+    (tmp_path / "writing.py").write_text(WRITING)
+
+    def run(plan=PLAN, entry_point="user:train", name="out", checkpoint_dir="", **arguments) -> TrialOutcome:
+        out = tmp_path / name
+        environ = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        paths = {f"{kind}_path": str(out / kind) for kind in ("model", "history", "profile")}
+        return supervise(
+            plan,
+            entry_point=entry_point,
+            arguments=arguments,
+            data_path="",
+            model_uri="",
+            environ=environ,
+            checkpoint_dir=checkpoint_dir,
+            grace_s=0.5,
+            **paths,
+        )
+
+    return run
+
+
+@pytest.fixture
+def judged(train):
+    """The plan of a trial that is judged by one that has reached the target, and that trial's outcome."""
+    first = train(name="first", lr=0.1)
+    reference = reference_of([(64, first.curve)], 64, higher_is_better=False)
+    return dataclasses.replace(PLAN, reference=reference), first
+
+
+def test_a_trial_tells_how_it_reached_its_target(judged):
+    _, first = judged
+    assert first.state is TrialState.REACHED and 8 < first.epochs < 30
+    epochs, metrics = zip(*first.curve, strict=True)
+    assert epochs[-1] == first.epochs and metrics[-1] == first.metric and len(epochs) <= MOST_POINTS
+    assert list(metrics) == sorted(metrics, reverse=True)
+    assert TrialOutcome.from_json(first.to_json()) == first
+
+
+def test_one_that_learns_hopelessly_slowly_is_stopped(judged, train):
+    plan, _ = judged
+    slow = train(plan, name="slow", lr=0.002)
+    assert slow.state is TrialState.NOT_REACHED and slow.reason.startswith("hopeless: ")
+    assert 3 <= slow.epochs < 30
+    assert slow.least_epochs > 60 and slow.curve == ()
+    assert TrialOutcome.from_json(slow.to_json()) == slow
+    let_go = train(dataclasses.replace(plan, reference=()), name="let-go", lr=0.002)
+    assert (let_go.epochs, let_go.reason, let_go.least_epochs) == (60, "max_epochs", None)
+
+
+def test_one_that_waits_and_then_reaches_is_not(judged, train):
+    plan, first = judged
+    late = train(plan, name="late", lr=0.1, frozen_epochs=10)
+    assert (late.state, late.epochs) == (TrialState.REACHED, first.epochs + 10)
+    assert late.curve[0][0] == 1 and late.curve[1][0] == 11
+
+
+def test_a_program_that_knows_of_nothing_is_ended(judged, train, tmp_path):
+    plan, _ = judged
+    program = f"{tmp_path / 'writing.py'} {json.dumps([5.0] * 25).replace(' ', '')} wait"
+    ended = train(plan, name="program", entry_point=program)
+    assert (ended.state, ended.epochs) == (TrialState.NOT_REACHED, 25)
+    assert ended.reason.startswith("hopeless: the best metric after 25 epochs is 5;") and ended.least_epochs > 60
+
+
+@pytest.mark.parametrize(("earlier", "kept"), [(False, ((1, 5.0), (2, 0.5), (3, 0.005))), (True, ())])
+def test_a_programs_curve_is_kept_unless_it_may_have_begun_at_a_checkpoint(train, tmp_path, earlier, kept):
+    if earlier:
+        ledger = Ledger(trial_folder(tmp_path / "volume", PLAN), "earlier", print)
+        ledger.beat(Spent(1.0, 1.0))
+    program = f"{tmp_path / 'writing.py'} [5.0,0.5,0.005] end"
+    outcome = train(name="program", entry_point=program, checkpoint_dir=str(tmp_path / "volume"))
+    assert (outcome.state, outcome.curve) == (TrialState.REACHED, kept)
+
+
+def test_what_one_recurrence_shows_stops_the_next_through_store_and_artifacts(train, tmp_path):
+    spec = JobSpec("job", (32, 64), 64, target_metric=0.01, higher_is_better=False, max_epochs=60, beta_knob=1e9)
+    with StateStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+
+        def recur(run_id: str, **arguments: float) -> tuple[TrialPlan, TrialRecord]:
+            store.open_recurrence(spec, run_id)
+            plan = TrialPlan.from_json(store.suggest("job", run_id, 1).to_json())
+            outcome = train(plan, name=run_id, **arguments)
+            trial = store.report("job", run_id, 1, TrialOutcome.from_json(outcome.to_json()))
+            store.close_recurrence("job", run_id)
+            return plan, trial
+
+        _, first = recur("first", lr=0.1)
+        plan, second = recur("second", lr=0.002)
+        assert (first.batch_size, plan.batch_size) == (64, 32)
+        assert plan.reference and (second.ended, second.state) == ("hopeless", TrialState.NOT_REACHED)
+        arm = store.learnt("job").arm(32)
+        assert arm.mean_cost == pytest.approx(second.cost / second.num_epochs * second.least_epochs)
+        assert arm.mean_cost > 60 * second.cost / second.num_epochs > second.cost

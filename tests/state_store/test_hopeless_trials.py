@@ -1,0 +1,171 @@
+"""How trials reach their target is kept, handed to those that come, and counted right where one was stopped by it."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+from sqlalchemy import select
+
+from tests.state_store.driving import NOT_REACHED, SPEC
+from zeus_kfp.state_store.tables import TRIAL
+from zeus_kfp.zeus_core import TrialOutcome, TrialState
+from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError
+from zeus_kfp.zeus_core.trial import TrialPlan
+
+CURVE = ((1, 0.1), (5, 0.5), (10, 0.9))
+REACHED = dataclasses.replace(NOT_REACHED, state=TrialState.REACHED, epochs=10, metric=0.9, curve=CURVE)
+HOPELESS = dataclasses.replace(NOT_REACHED, reason="hopeless: …", epochs=4, energy_j=4.0, time_s=4.0, least_epochs=30.0)
+
+
+@pytest.fixture
+def recur(store, clock):
+    """Return a function that runs a recurrence of a job a day, one for each outcome, and returns their plans."""
+    runs = iter(range(100))
+
+    def run(*outcomes: TrialOutcome, consent: str = "refuse", **knobs) -> list[TrialPlan]:
+        plans = []
+        for outcome in outcomes:
+            clock.move(days=1)
+            run_id = f"run-{next(runs)}"
+            store.open_recurrence(dataclasses.replace(SPEC, **knobs), run_id, on_knob_change=consent)
+            plans.append(store.suggest("job", run_id, 1))
+            store.report("job", run_id, 1, outcome)
+            store.close_recurrence("job", run_id)
+        return plans
+
+    return run
+
+
+def test_a_trial_that_reached_its_target_makes_the_reference_of_the_next(recur, store):
+    first, second = recur(REACHED, REACHED)
+    assert first.reference == ()
+    ((metric, mean, deviation),) = second.reference
+    assert (metric, mean) == (0.5, pytest.approx(math.log(2))) and 0 < deviation < 1
+    assert TrialPlan.from_json(second.to_json()) == second
+    assert store.trials("job")[0].curve == CURVE
+    assert store.learnt("job").arm(16).curves == (CURVE,)
+
+
+def test_the_plan_that_was_handed_out_is_handed_out_again(recur, store):
+    recur(REACHED)
+    store.open_recurrence(SPEC, "again")
+    plan = store.suggest("job", "again", 1)
+    assert plan.reference and store.suggest("job", "again", 1) == plan
+
+
+def test_a_hopeless_trial_is_told_apart_and_counts_with_what_it_would_have_cost(recur, store):
+    _, plan = recur(REACHED, HOPELESS)
+    trial = store.trials("job")[1]
+    assert (trial.state, trial.is_hopeless, trial.least_epochs) == (TrialState.NOT_REACHED, True, 30.0)
+    assert trial.cost == pytest.approx(2.0 + 2.0), "what was spent"
+    arm = store.learnt("job").arm(plan.batch_size)
+    assert arm.mean_cost == pytest.approx(30.0) and arm.hopeless_in_row == 1
+    assert arm.evidence.unreached_epochs == 30.0
+    assert store.learnt("job") == store.learnt_from_rows("job")
+    assert store.export("job").trials[1].least_epochs == 30.0
+
+
+def test_early_ends_are_no_sign_of_drift(recur, store):
+    daily = {"batch_sizes": (16,), "period_s": 86_400.0}
+    dear = dataclasses.replace(REACHED, energy_j=100.0, time_s=100.0)
+    recur(*[dear] * 8, *[HOPELESS] * 4, **daily)
+    assert store.drifts("job") == ()
+    cheap = dataclasses.replace(dear, energy_j=4.0, time_s=4.0)
+    recur(*[cheap] * 4, **daily)
+    assert [drift.reason for drift in store.drifts("job")] == ["the cost at batch size 16 has fallen"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target_metric": 0.8},
+        {"higher_is_better": False},
+        {"max_epochs": 50},
+        {"learning_rate_rule": "linear"},
+        {"learning_rate_rule": "square_root"},
+    ],
+)
+def test_a_change_of_what_a_curve_means_voids_it(recur, store, change):
+    recur(REACHED, REACHED)
+    with pytest.raises(JobChangedError):
+        recur(REACHED, **change)
+    (plan,) = recur(NOT_REACHED, consent="accept", **change)
+    learnt = store.learnt("job")
+    assert plan.reference == () and not any(arm.curves or arm.reached_count for arm in learnt.arms.values())
+    assert learnt == store.learnt_from_rows("job")
+
+
+def test_trials_under_two_learning_rate_rules_share_nothing(recur, store):
+    recur(REACHED, REACHED, learning_rate_rule="linear")
+    assert recur(REACHED, consent="accept", learning_rate_rule="square_root")[0].learning_rate_factor == 1.0
+    assert sum(arm.count for arm in store.learnt("job").arms.values()) == 1
+
+
+@pytest.mark.parametrize(("rule", "count"), [("none", 2), ("linear", 0), ("square_root", 0)])
+def test_a_new_default_size_is_another_rate_at_each_size_where_rates_are_scaled(recur, store, rule, count):
+    recur(REACHED, REACHED, learning_rate_rule=rule)
+    other = dataclasses.replace(SPEC, learning_rate_rule=rule, default_batch_size=8)
+    store.open_recurrence(other, "moved", on_knob_change="accept")
+    assert sum(arm.count for arm in store.learnt("job").arms.values()) == count
+
+
+def test_the_knob_takes_the_reference_away_without_consent_and_gives_it_back(recur):
+    recur(REACHED)
+    assert recur(REACHED, hopeless_stop=False)[0].reference == ()
+    assert recur(REACHED, hopeless_stop=True)[0].reference
+
+
+def test_a_report_of_older_code_has_no_curve(recur, store):
+    old = {
+        name: value for name, value in json.loads(REACHED.to_json()).items() if name not in ("curve", "least_epochs")
+    }
+    recur(TrialOutcome.from_json(json.dumps(old)))
+    assert store.trials("job")[0].curve == () and store.learnt("job").arm(16).curves == ()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"curve": "[]"},
+        {"curve": [[1, 0.5]], "state": "not_reached"},
+        {"curve": [[2, 0.5], [1, 0.9]]},
+        {"curve": [[n, n / 100] for n in range(1, 18)]},
+        {"least_epochs": 30.0},
+        {"least_epochs": 4.0, "state": "not_reached", "curve": [], "epochs": 4},
+        {"least_epochs": math.inf, "state": "not_reached", "curve": []},
+        {"least_epochs": True, "state": "not_reached", "curve": []},
+        {"least_epochs": 5.0, "state": "not_reached", "curve": [], "epochs": 0},
+    ],
+    ids=str,
+)
+def test_what_no_trial_can_have_done_is_refused(values):
+    document = json.dumps(json.loads(REACHED.to_json()) | values)
+    with pytest.raises(InvalidValueError):
+        TrialOutcome.from_json(document)
+
+
+def test_a_move_to_another_accelerator_is_kept_in_step(recur, store):
+    def on(model: str, energy_j: float) -> TrialOutcome:
+        return dataclasses.replace(REACHED, accelerator=model, energy_j=energy_j, time_s=energy_j)
+
+    recur(on("V100", 50.0), on("V100", 50.0), on("A40", 90.0), batch_sizes=(16,))
+    assert store.job("job").accelerators == ("V100",)
+    before = store.learnt("job").arm(16)
+    assert before.count == 3
+    recur(on("A40", 90.0), batch_sizes=(16,))
+    after = store.learnt("job")
+    assert store.job("job").accelerators == ("V100", "A40")
+    assert (after.arm(16).count, after.arm(16).evidence.log_epochs.count) == (1, 4)
+    assert after.min_recurrence_cost == after.arm(16).mean_cost > before.min_cost
+    assert after == store.learnt_from_rows("job")
+    recur(*[on("V100", 50.0)] * 3, batch_sizes=(16,))
+    assert store.job("job").accelerators == ("V100", "A40"), "a pool of both"
+    assert store.learnt("job").arm(16).count == 4
+    assert store.learnt("job") == store.learnt_from_rows("job")
+
+
+def test_a_curve_is_kept_as_rows_alone_hold_it(recur, store):
+    recur(REACHED)
+    with store._database.engine.connect() as connection:
+        assert connection.execute(select(TRIAL.c.curve)).scalars().all() == [[list(point) for point in CURVE]]

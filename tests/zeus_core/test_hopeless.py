@@ -1,0 +1,95 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from zeus_kfp.zeus_core.hopeless import PATIENCE, reference_for
+from zeus_kfp.zeus_core.job import JobSpec
+from zeus_kfp.zeus_core.learnt import MOST_CURVES_OF_A_SIZE, Learnt, Observation, forget_costs, observe, rebuild
+from zeus_kfp.zeus_core.trial import Purpose, TrialState
+
+JOB = JobSpec("job", (8, 16, 32), 16, target_metric=0.9)
+CURVE = ((1, 0.1), (5, 0.5), (10, 0.9))
+REACHED, NOT_REACHED = TrialState.REACHED, TrialState.NOT_REACHED
+
+
+def reached(size: int = 16, cost: float = 100.0, **more) -> Observation:
+    usual = {"recurrence_cost": cost, "num_epochs": 10, "curve": CURVE}
+    return Observation(size, Purpose.SAMPLING, REACHED, cost, **usual | more)
+
+
+def hopeless(size: int = 16, purpose: Purpose = Purpose.SAMPLING) -> Observation:
+    return Observation(size, purpose, NOT_REACHED, 40.0, 40.0, num_epochs=4, least_epochs=30.0)
+
+
+def test_a_hopeless_trial_counts_as_one_that_was_given_up_where_it_would_have_been() -> None:
+    arm = observe(JOB, Learnt(), hopeless(purpose=Purpose.EXPLORATION)).arm(16)
+    assert (arm.count, arm.reached_count, arm.mean_cost, arm.hopeless_in_row) == (1, 0, 300.0, 1)
+    assert [(one.cost, one.reached) for one in arm.explorations] == [(300.0, False)]
+    evidence = arm.evidence
+    assert (evidence.unreached_epochs, evidence.unreached_cost, evidence.epoch_cost) == (30.0, 300.0, 10.0)
+
+
+def test_the_latest_curves_of_each_size_are_kept_and_make_the_reference() -> None:
+    later = tuple(((1, 0.1), (epochs, 0.5), (10, 0.9)) for epochs in (4, 5, 6, 7))
+    learnt = rebuild(JOB, [reached(), *(reached(32, curve=curve) for curve in later), reached(8, curve=())])
+    assert learnt.arm(32).curves == later[-MOST_CURVES_OF_A_SIZE:]
+    assert learnt.arm(8).curves == ()
+    assert [metric for metric, *_ in reference_for(JOB, learnt, 8)] == [0.5]
+
+
+def test_a_size_is_let_go_on_after_too_many_hopeless_trials_until_one_ends_otherwise() -> None:
+    learnt = rebuild(JOB, [reached(), *[hopeless(8)] * (PATIENCE - 1)])
+    assert reference_for(JOB, learnt, 8)
+    learnt = observe(JOB, learnt, hopeless(8))
+    assert reference_for(JOB, learnt, 8) == () != reference_for(JOB, learnt, 16)
+    for ended in (reached(8, curve=()), Observation(8, Purpose.SAMPLING, NOT_REACHED, 50.0, 50.0, num_epochs=5)):
+        assert reference_for(JOB, observe(JOB, learnt, ended), 8)
+
+
+def test_no_reference_is_given_where_none_is_wanted() -> None:
+    assert reference_for(replace(JOB, hopeless_stop=False), rebuild(JOB, [reached()]), 16) == ()
+
+
+def test_curves_hold_on_another_accelerator() -> None:
+    learnt = rebuild(JOB, [reached(), hopeless(8)])
+    moved = forget_costs(learnt)
+    assert reference_for(JOB, moved, 8) == reference_for(JOB, learnt, 8)
+    assert moved.arm(8).hopeless_in_row == 1 and moved.arm(8).count == 0
+
+
+@pytest.mark.parametrize(
+    ("models", "moved_to", "counted"),
+    [
+        ("AAAA", "A", 4),
+        ("AAB", "A", 3),
+        ("AABB", "AB", 1),
+        ("AABBB", "AB", 2),
+        ("ABABAB", "A", 6),
+        ("ABCABC", "A", 6),
+        ("AABBAA", "AB", 3),
+        ("ABBCCAA", "ABC", 3),
+        ("A B", "A", 3),
+        ("  AA", "A", 4),
+    ],
+)
+def test_costs_are_forgotten_once_two_trials_in_a_row_ran_on_a_new_accelerator(models, moved_to, counted) -> None:
+    learnt = rebuild(JOB, [reached(accelerator=model.strip()) for model in models])
+    assert "".join(learnt.accelerators) == moved_to
+    assert learnt.arm(16).count == counted
+    assert learnt.arm(16).evidence.log_epochs.count == len(models), "epochs are the same on any accelerator"
+
+
+def test_trials_without_a_cost_move_nothing() -> None:
+    failed = Observation(16, Purpose.SAMPLING, TrialState.FAILED, accelerator="B")
+    learnt = rebuild(JOB, [reached(accelerator="A"), failed, failed, failed])
+    assert (learnt.accelerators, learnt.newcomer, learnt.arm(16).count) == (("A",), "", 1)
+
+
+def test_the_cheapest_recurrence_and_the_walk_start_anew_where_costs_do() -> None:
+    walked = replace(reached(cost=50.0, accelerator="A"), purpose=Purpose.EXPLORATION)
+    learnt = rebuild(JOB, [walked, reached(cost=900.0, accelerator="B"), reached(cost=800.0, accelerator="B")])
+    assert (learnt.min_recurrence_cost, learnt.best_batch_size) == (800.0, 16)
+    assert learnt.arm(16).explorations == () and learnt.arm(16).mean_cost == 800.0
+    assert learnt.arm(16).evidence.earlier_epoch_cost == pytest.approx(90.0)
+    assert math.isclose(learnt.arm(16).evidence.epoch_cost or 0.0, 80.0)
