@@ -28,7 +28,7 @@ def simulate_command(
     beta: Annotated[float, typer.Option(help="A trial stops early at so many times the cheapest recurrence.")] = 2.0,
     recurrences: Annotated[int, typer.Option(help="How often the job recurs.")] = 50,
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0.")] = 20,
-    policy: Annotated[list[str] | None, typer.Option(help="A policy; may be given again.  [default: zeus]")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="A policy; may be given again.  [default: both]")] = None,
     hopeless_stop: Annotated[bool, typer.Option(help="Stop trials that are very likely to take too long.")] = False,
     overlap: Annotated[int, typer.Option(help="Recurrences that run at the same time.")] = 1,
     failure_probability: Annotated[float, typer.Option(help="Chance that a trial fails by itself.")] = 0.0,
@@ -63,7 +63,7 @@ def simulate_command(
         hopeless_stop=hopeless_stop,
         max_concurrent_recurrences=overlap,
     )
-    result = simulate(job, truth, policy or ["zeus"], recurrences=recurrences, seeds=seeds, scenario=scenario)
+    result = simulate(job, truth, policy or ["zeus", "bayes"], recurrences=recurrences, seeds=seeds, scenario=scenario)
     Console(width=140).print(_table(result, recurrences, seeds))
     if json_file:
         _write(json_file, json.dumps(_document(job, result, recurrences, seeds), indent=2, allow_nan=False) + "\n")

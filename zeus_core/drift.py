@@ -2,11 +2,12 @@
 
 A trial contradicts the n before it at its batch size if
 
-    |ln epochs - mean| > 3 sqrt(noise (1 + 1/n)),    n >= 3
+    |ln epochs - mean| > 3 sqrt(noise (1 + 1/n)),    n >= 5
 
 with the noise pooled over all sizes; a trial that was given up does if even its lower bound lies so far above the
-mean. One such trial may be chance: it is held back, so that it does not hide the next. Of two in a row at one size
-the data is to blame: then the epochs of every size are forgotten, while the cost of an epoch is kept.
+mean. One or two such trials may be chance, since epochs are whole numbers and jump: they are held back, so that they
+don't hide the next. For three in a row at one size the data is to blame: then the epochs of every size are forgotten,
+while the cost of an epoch is kept.
 """
 
 import math
@@ -17,9 +18,9 @@ from zeus_kfp.zeus_core.evidence import Evidence, noise_variance
 
 SURPRISE = 3.0
 """Standard deviations beyond which a trial contradicts those before it."""
-PATIENCE = 2
+PATIENCE = 3
 """How many such trials in a row are taken for a change."""
-LEAST_TRIALS = 3
+LEAST_TRIALS = 5
 """Trials at a size before one can contradict them."""
 
 
@@ -48,7 +49,7 @@ class Result:
     def held_back_from(self, evidence: Evidence) -> Evidence:
         """Return the evidence of its size with it held back; what it says of the epoch cost counts at once."""
         epoch_cost = self.added_to(Evidence()).epoch_cost or evidence.epoch_cost
-        return replace(evidence, epoch_cost=epoch_cost, held=(self.cost, self.num_epochs))
+        return replace(evidence, epoch_cost=epoch_cost, held=(*evidence.held, (self.cost, self.num_epochs)))
 
 
 def with_result(evidences: Mapping[int, Evidence], result: Result) -> dict[int, Evidence]:
@@ -67,7 +68,7 @@ def with_result(evidences: Mapping[int, Evidence], result: Result) -> dict[int, 
         after = {other: evidence.on_other_data() for other, evidence in after.items()}
         surprises = 0
     before = replace(after[size], surprises=surprises)
-    is_held = surprises and result.reached and before.held is None
+    is_held = surprises and result.reached
     after[size] = result.held_back_from(before) if is_held else result.added_to(before.released())
     return after
 

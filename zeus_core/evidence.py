@@ -6,7 +6,7 @@ given up leaves lower bounds. Every sum is folded in constant time.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -44,8 +44,8 @@ class Evidence:
         unreached_epochs: Most epochs after which one was given up; None without any.
         earlier_epoch_cost: What an epoch cost in J on the accelerator before this one; None without any.
         surprises: Trials in a row that contradicted those before them.
-        held: Cost in J and epochs (None if not known) of the first of them if it reached the target; it is counted in
-            once the next trial has told whether it was chance.
+        held: Cost in J and epochs (None if not known) of those of them that reached the target; they are counted in
+            once a later trial has told whether they were chance.
     """
 
     log_cost: Moments = Moments()
@@ -56,7 +56,7 @@ class Evidence:
     unreached_epochs: float | None = None
     earlier_epoch_cost: float | None = None
     surprises: int = 0
-    held: tuple[float, float | None] | None = None
+    held: tuple[tuple[float, float | None], ...] = ()
 
     @property
     def reached_count(self) -> int:
@@ -101,21 +101,23 @@ class Evidence:
         """Return the evidence as JSON can hold it."""
         values = field_values(self)
         moments = {name: field_values(values[name]) for name in ("log_cost", "log_epochs")}
-        return {**values, **moments, "held": None if self.held is None else list(self.held)}
+        return {**values, **moments, "held": [list(trial) for trial in self.held] or None}
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Self:
         """Return the evidence that :meth:`to_values` gave, before or after a trip through JSON."""
         moments = {name: Moments(**values[name]) for name in ("log_cost", "log_epochs")}
-        held = values["held"]
-        return cls(**{**values, **moments, "held": None if held is None else (held[0], held[1])})
+        held = values["held"] or ()
+        if held and not isinstance(held[0], Sequence):  # earlier releases held back one at most
+            held = (held,)
+        return cls(**{**values, **moments, "held": tuple((cost, epochs) for cost, epochs in held)})
 
     def released(self) -> "Evidence":
-        """Return the evidence with the trial counted in that was held back, if there is one."""
-        if self.held is None:
-            return self
-        cost, epochs = self.held
-        return replace(self, held=None).with_trial(True, cost, epochs, self.epoch_cost)
+        """Return the evidence with the trials counted in that were held back, if there are any."""
+        released = replace(self, held=()) if self.held else self
+        for cost, epochs in self.held:
+            released = released.with_trial(True, cost, epochs, self.epoch_cost)
+        return released
 
     def on_another_accelerator(self) -> "Evidence":
         """Return what holds there: epochs, and the epoch cost as a hint."""
@@ -128,7 +130,7 @@ class Evidence:
         )
 
     def on_other_data(self) -> "Evidence":
-        """Return what holds once the data has changed: the cost of an epoch, and a trial held back."""
+        """Return what holds once the data has changed: the cost of an epoch, and the trials held back."""
         return Evidence(epoch_cost=self.epoch_cost, earlier_epoch_cost=self.earlier_epoch_cost, held=self.held)
 
 

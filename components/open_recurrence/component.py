@@ -28,7 +28,7 @@ def open_recurrence(
     preprocess_every: int = 0,
     max_trial_time_s: float = 86400.0,
     max_step_time_s: float = 86400.0,
-    policy: str = "zeus",
+    policy: str = "bayes",
     num_pruning_rounds: int = 2,
     num_explorations: int = 2,
     window_size: int = 0,

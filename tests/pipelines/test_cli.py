@@ -17,7 +17,7 @@ from zeus_kfp.zeus_core import JobSpec, Profile, TrialOutcome, TrialState
 from zeus_kfp.zeus_core.errors import InvalidValueError, JobInUseError, UnknownJobError, UnknownRecurrenceError
 from zeus_kfp.zeus_core.learnt import Learnt
 
-SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9)
+SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9, policy="zeus")
 
 
 @pytest.fixture

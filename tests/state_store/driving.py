@@ -11,7 +11,7 @@ from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.tables import METADATA
 from zeus_kfp.zeus_core import JobSpec, Profile, TrialOutcome, TrialState
 
-SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9, max_retries=3, max_concurrent_recurrences=1000)
+SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9, max_retries=3, max_concurrent_recurrences=1000, policy="zeus")
 NOT_REACHED = TrialOutcome(
     TrialState.NOT_REACHED, epochs=1, metric=0.1, energy_j=1.0, time_s=1.0, energy_source="nvml", max_power_w=1.0
 )

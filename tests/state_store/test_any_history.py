@@ -73,6 +73,7 @@ CHANGES = st.sampled_from(
         {"window_size": 2},
         {"seed": 5},
         {"batch_sizes": (8, 16)},
+        {"policy": "zeus"},
         {"hopeless_stop": False},
         {"learning_rate_rule": "linear"},
     ]
@@ -261,11 +262,12 @@ def test_equal_costs_and_a_single_size_never_stop_a_job(store, sizes):
     assert all(arm.standard_deviation is None or arm.standard_deviation > 0 for arm in store.arms("job"))
 
 
-def test_after_a_dead_trial_exploration_goes_on_and_the_best_size_prevails(store, clock):
-    spec = dataclasses.replace(SPEC, batch_sizes=(8, 16, 32, 64, 128), default_batch_size=32)
+@pytest.mark.parametrize(("policy", "purpose"), [("zeus", Purpose.EXPLORATION), ("bayes", Purpose.SAMPLING)])
+def test_after_a_dead_trial_exploration_goes_on_and_the_best_size_prevails(store, clock, policy, purpose):
+    spec = dataclasses.replace(SPEC, batch_sizes=(8, 16, 32, 64, 128), default_batch_size=32, policy=policy)
     cost_j = {8: 400.0, 16: 250.0, 32: 200.0, 64: 120.0, 128: 300.0}
     store.open_recurrence(spec, "dead")
-    assert store.suggest("job", "dead", 1).purpose is Purpose.EXPLORATION
+    assert store.suggest("job", "dead", 1).purpose is purpose
     clock.move(seconds=spec.max_trial_time_s + 601)
     chosen = []
     for number in range(60):
@@ -283,7 +285,7 @@ def test_after_a_dead_trial_exploration_goes_on_and_the_best_size_prevails(store
 def test_two_runs_started_for_one_schedule_slot_are_two_recurrences_that_share_no_trial(store):
     plans = []
     for run in ("tick-1", "tick-1-again"):
-        assert store.open_recurrence(SPEC, run).granted
+        assert store.open_recurrence(dataclasses.replace(SPEC, policy="zeus"), run).granted
         plans.append(store.suggest("job", run, 1))
     assert [r.number for r in store.recurrences("job")] == [1, 2]
     assert [plan.number for plan in plans] == [1, 2]

@@ -22,7 +22,7 @@ from zeus_kfp.zeus_core.errors import (
 from zeus_kfp.zeus_core.learnt import Learnt, Observation, observe
 from zeus_kfp.zeus_core.policies import policy_named
 
-SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9, max_retries=3)
+SPEC = JobSpec("job", (8, 16, 32), 16, target_metric=0.9, max_retries=3, policy="zeus")
 
 
 def outcome(state=TrialState.REACHED, energy_j=100.0, time_s=10.0, **values):

@@ -22,7 +22,7 @@ def seen(size: int, epochs: float | None, state: TrialState = REACHED, epoch_cos
     return Observation(size, Purpose.SAMPLING, state, cost, cost, epochs)
 
 
-STEADY = [seen(16, epochs) for epochs in (20.0, 21.0, 19.0, 20.0)]
+STEADY = [seen(16, epochs) for epochs in (20.0, 21.0, 19.0, 20.0, 20.0)]
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=50))
@@ -58,11 +58,19 @@ def test_trials_that_were_given_up_leave_their_highest_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [[], [seen(16, 60.0)], [seen(16, 30.0, NOT_REACHED)]], ids=["plain", "held", "given up"]
+    "more",
+    [[], [seen(16, 60.0)], [seen(16, 60.0), seen(16, None)], [seen(16, 30.0, NOT_REACHED)]],
+    ids=["plain", "held", "two held", "given up"],
 )
 def test_evidence_survives_a_trip_through_json(more: list[Observation]) -> None:
     evidence = rebuild(JOB, [*STEADY, *more]).arm(16).evidence
     assert Evidence.from_values(json.loads(json.dumps(evidence.to_values()))) == evidence
+
+
+def test_evidence_that_an_earlier_release_kept_is_read() -> None:
+    kept = {**Evidence().to_values(), "held": [600.0, None]}
+    assert Evidence.from_values(kept).held == ((600.0, None),)
+    assert Evidence().to_values()["held"] is None
 
 
 @pytest.mark.parametrize("epochs", [-1.0, math.nan, math.inf, "3"])
@@ -88,14 +96,16 @@ def test_another_accelerator_leaves_epochs_and_a_hint_of_the_epoch_cost() -> Non
 @pytest.mark.parametrize(
     ("later", "counted"),
     [
-        ([60.0], (1, 4)),
-        ([60.0, 20.0, 60.0], (1, 7)),
-        ([24.0, 24.0, 24.0], (1, 7)),
-        ([60.0, 58.0], (0, 2)),
-        ([5.0, 5.0], (0, 2)),
+        ([60.0], (1, 5)),
+        ([60.0, 58.0], (1, 5)),
+        ([60.0, 20.0, 60.0], (1, 8)),
+        ([60.0, 60.0, 20.0, 60.0], (1, 9)),
+        ([24.0, 24.0, 24.0], (1, 8)),
+        ([60.0, 58.0, 61.0], (0, 3)),
+        ([5.0, 5.0, 5.0], (0, 3)),
     ],
 )
-def test_two_contradictions_in_a_row_forget_the_epochs_of_every_size(
+def test_three_contradictions_in_a_row_forget_the_epochs_of_every_size(
     later: list[float], counted: tuple[int, int]
 ) -> None:
     learnt = rebuild(JOB, [seen(8, 15.0), *STEADY, *[seen(16, epochs) for epochs in later]])
@@ -105,24 +115,28 @@ def test_two_contradictions_in_a_row_forget_the_epochs_of_every_size(
 
 
 def test_giving_up_far_above_what_was_usual_contradicts_it_but_giving_up_early_does_not() -> None:
-    late, early = ([seen(16, epochs, NOT_REACHED)] * 2 for epochs in (40.0, 10.0))
+    late, early = ([seen(16, epochs, NOT_REACHED)] * 3 for epochs in (40.0, 10.0))
     assert rebuild(JOB, [*STEADY, *late]).arm(16).evidence.reached_count == 0
-    assert rebuild(JOB, [*STEADY, *early]).arm(16).evidence.reached_count == 4
+    assert rebuild(JOB, [*STEADY, *early]).arm(16).evidence.reached_count == 5
 
 
 def test_costs_alone_can_contradict_too() -> None:
-    told = [Observation(16, Purpose.SAMPLING, REACHED, cost, cost) for cost in (200.0, 210.0, 190.0, 600.0, 620.0)]
-    assert rebuild(JOB, told).arm(16).evidence.log_cost.count == 2
+    costs = (200.0, 210.0, 190.0, 200.0, 200.0, 600.0, 620.0, 610.0)
+    told = [Observation(16, Purpose.SAMPLING, REACHED, cost, cost) for cost in costs]
+    assert rebuild(JOB, told).arm(16).evidence.log_cost.count == 3
 
 
 def test_too_few_trials_are_never_contradicted() -> None:
-    evidence = Evidence().with_trial(True, 200.0, 20.0).with_trial(True, 200.0, 20.0)
+    evidence = Evidence()
+    for _ in range(4):
+        evidence = evidence.with_trial(True, 200.0, 20.0)
     assert not contradicts({16: evidence}, Result(16, True, 9000.0, 900.0))
     assert contradicts({16: evidence.with_trial(True, 200.0, 20.0)}, Result(16, True, 9000.0, 900.0))
 
 
-def test_a_contradiction_is_held_back_until_the_next_trial_tells() -> None:
-    once = rebuild(JOB, [*STEADY, seen(16, 60.0)])
-    assert (once.arm(16).evidence.held, once.arm(16).evidence.log_epochs.count) == ((600.0, 60.0), 4)
-    chance = observe(JOB, once, seen(16, 20.0)).arm(16).evidence
-    assert (chance.held, chance.log_epochs.count, chance.log_cost.count) == (None, 6, 6)
+def test_contradictions_are_held_back_until_a_later_trial_tells() -> None:
+    twice = rebuild(JOB, [*STEADY, seen(16, 60.0), seen(16, 50.0)])
+    held, count = twice.arm(16).evidence.held, twice.arm(16).evidence.log_epochs.count
+    assert (held, count) == (((600.0, 60.0), (500.0, 50.0)), 5)
+    chance = observe(JOB, twice, seen(16, 20.0)).arm(16).evidence
+    assert (chance.held, chance.log_epochs.count, chance.log_cost.count) == ((), 8, 8)

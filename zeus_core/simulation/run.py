@@ -22,7 +22,7 @@ MAX_RETRIES = 20
 def simulate(
     job: JobSpec,
     truth: JobTruth,
-    policies: Sequence[str] = ("zeus",),
+    policies: Sequence[str] = ("zeus", "bayes"),
     *,
     recurrences: int = 50,
     seeds: int = 20,

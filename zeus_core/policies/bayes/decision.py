@@ -92,7 +92,7 @@ class Outlook:
         return np.asarray(self.now - self.now.min())
 
     def choice(self, waiting: Sequence[int] = ()) -> int:
-        """Return the position of the size to try next; those whose trials are in flight are not explored meanwhile."""
+        """Return the position of the size to try next; those that wait are not explored for the time being."""
         excess = self.excess
         worth = np.flatnonzero(self.gain > excess)
         worth = worth[~np.isin(worth, [self.cheapest, *waiting])]

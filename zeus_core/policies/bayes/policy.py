@@ -9,6 +9,7 @@ pure function of what was learnt; nothing is drawn at random. In particular:
   has lasted n times may be expected to last n times more. It is never below `LEAST_HORIZON`.
 - While no size has reached the target, the one that is cheapest to try until it does is handed out.
 - Sizes that ran out of memory, and all above, are left out; those that keep failing by themselves are passed over.
+- Exploring never costs much more than the default batch size would have (see `purse`).
 - A trial in flight counts as if it had ended as expected: it lowers the doubt, so that trials that run at the same
   time look in different places.
 - The early-stop threshold is ``beta_knob`` times the cheapest recurrence, or times what the best size is expected to
@@ -26,6 +27,7 @@ from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt, fitting_sizes, memory_limit
 from zeus_kfp.zeus_core.policies.bayes.decision import Outlook, outlook, retry_cost
 from zeus_kfp.zeus_core.policies.bayes.model import CostBelief, cost_belief
+from zeus_kfp.zeus_core.policies.bayes.purse import beyond_purse
 from zeus_kfp.zeus_core.policies.interface import ArmPosterior, InFlight
 from zeus_kfp.zeus_core.pruning import nearest_below
 from zeus_kfp.zeus_core.trial import Purpose, Suggestion, finite_or_none
@@ -97,7 +99,8 @@ class _Situation:
 
     @classmethod
     def of(cls, job: JobSpec, learnt: Learnt, sizes: Sequence[int], in_flight: Sequence[InFlight]) -> "_Situation":
-        believed = _with_flying(cost_belief(job, learnt, sizes), sizes, in_flight)
+        flying = [sizes.index(trial.batch_size) for trial in in_flight if trial.batch_size in sizes]
+        believed = _with_flying(cost_belief(job, learnt, sizes), flying)
         reached = [index for index, size in enumerate(sizes) if learnt.arm(size).evidence.reached_count]
         candidates = np.array(reached or range(len(sizes)))
         tried = [_is_tried(learnt, size) for size in sizes]
@@ -107,6 +110,9 @@ class _Situation:
         retry = retry_cost(believed, log_threshold, candidates)
         seen = outlook(believed, log_threshold, retry, _horizon(job, learnt))
         waiting = _waiting(job, sizes, reached, [trial.batch_size for trial in in_flight])
+        if threshold is not None and job.default_batch_size in sizes:
+            usual = retry_cost(believed, log_threshold, np.array([sizes.index(job.default_batch_size)]))
+            waiting += beyond_purse(job, learnt, sizes, flying, seen.now, usual, threshold)
         return cls(sizes, tried, waiting, any(tried) and not reached, threshold, seen)
 
     def choice(self) -> tuple[int, str]:
@@ -156,10 +162,9 @@ def _waiting(job: JobSpec, sizes: Sequence[int], reached: Sequence[int], flying:
     ]
 
 
-def _with_flying(believed: CostBelief, sizes: Sequence[int], in_flight: Sequence[InFlight]) -> CostBelief:
-    """Return the belief as if the trials in flight had cost what is expected of them."""
-    flying = [sizes.index(trial.batch_size) for trial in in_flight if trial.batch_size in sizes]
-    expected = believed.log_cost.mean[flying].tolist()
+def _with_flying(believed: CostBelief, flying: Sequence[int]) -> CostBelief:
+    """Return the belief as if the trials in flight, at these positions, had cost what is expected of them."""
+    expected = believed.log_cost.mean[list(flying)].tolist()
     log_cost = believed.log_cost.observed(flying, expected, [believed.noise_variance] * len(flying))
     return replace(believed, log_cost=log_cost)
 
