@@ -1,7 +1,7 @@
 """What the store hands out: frozen values, never table classes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -139,7 +139,7 @@ class TrialRecord:
     node: str
     power_limiter: str
     power_limit_found_w: float | None
-    power_limits_found_w: Mapping[str, float]
+    power_limits_found_w: Mapping[str, float] = field(hash=False)
     power_limit_w: float | None
     attempts: int
     model_uri: str

@@ -190,7 +190,7 @@ class TrialOutcome:
     node: str = ""
     power_limiter: str = ""
     power_limit_found_w: float | None = None
-    power_limits_found_w: Mapping[str, float] = field(default_factory=dict)
+    power_limits_found_w: Mapping[str, float] = field(default_factory=dict, hash=False)
     power_limit_w: float | None = None
     attempts: int = 1
     model_uri: str = ""
