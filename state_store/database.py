@@ -257,7 +257,15 @@ def on_local_file_system(path: str, mounts: Path = Path("/proc/self/mounts")) ->
 
 def _postgresql_engine(url: URL, patience_s: float) -> Engine:
     # No ping before each use: an operation that meets a lost connection is run again.
-    engine = create_engine(url, hide_parameters=True, connect_args=_CONNECT, pool_size=1, max_overflow=-1)
+    engine = create_engine(
+        url,
+        hide_parameters=True,
+        connect_args=_CONNECT,
+        pool_size=1,
+        max_overflow=-1,
+        # Several rows that change alike are one trip to the server.
+        executemany_mode="values_plus_batch",
+    )
     lock_timeout_ms = max(int(patience_s * 1000), 1)
 
     @event.listens_for(engine, "connect")

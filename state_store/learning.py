@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.power_limits import learn_limits_again
 from zeus_kfp.state_store.rows import arm_columns, curve_in, learnt_of, spec_of, without_empty_arms
-from zeus_kfp.state_store.statements import Row, add_all, arms_of, locked_job, put, put_arm, rows
+from zeus_kfp.state_store.statements import Row, add_all, arms_of, locked_job, put, put_arms, rows
 from zeus_kfp.state_store.tables import ARM, JOB, TRIAL
 from zeus_kfp.zeus_core.cost import zeus_cost
 from zeus_kfp.zeus_core.job import JobSpec
@@ -103,7 +103,7 @@ def _save(
         before: What these rows say.
         learnt: What they are to say.
     """
-    new = []
+    new, changed = [], {}
     for posterior in policy_named(spec.policy).posterior(spec, learnt):
         size = posterior.batch_size
         values: dict[str, Any] = {
@@ -115,8 +115,9 @@ def _save(
             values |= arm_columns(learnt.arm(size))
         if size not in arms:
             new.append({"job_id": job.job_id, "batch_size": size, "power_limit_accelerator": "", **values})
-        elif changes := {name: value for name, value in values.items() if getattr(arms[size], name) != value}:
-            put_arm(connection, job, size, changes)
+        elif any(getattr(arms[size], name) != value for name, value in values.items()):
+            changed[size] = values
+    put_arms(connection, job, changed)
     add_all(connection, ARM, new)
     return {
         "min_recurrence_cost": learnt.min_recurrence_cost,

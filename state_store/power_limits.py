@@ -7,7 +7,7 @@ from sqlalchemy import bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.rows import profile_of
-from zeus_kfp.state_store.statements import Row, put_arm, rows
+from zeus_kfp.state_store.statements import Row, put_arms, rows
 from zeus_kfp.state_store.tables import PROFILE, TRIAL
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.power.selectors import best_known_limit_w
@@ -33,14 +33,13 @@ _SWEEP = (
 
 def learn_limit(connection: Connection, job: Row, spec: JobSpec, profiles: Sequence[Profile]) -> None:
     """Choose the best power limit of the batch sizes that were just profiled."""
-    for batch_size in {profile.batch_size for profile in profiles if profile.power_limit_w is not None}:
-        put_arm(connection, job, batch_size, _best(connection, job, spec, batch_size))
+    profiled = {profile.batch_size for profile in profiles if profile.power_limit_w is not None}
+    put_arms(connection, job, {size: _best(connection, job, spec, size) for size in sorted(profiled)})
 
 
 def learn_limits_again(connection: Connection, job: Row, spec: JobSpec) -> None:
     """Choose the best power limit of every batch size anew, since what is best may have changed."""
-    for batch_size in spec.batch_sizes:
-        put_arm(connection, job, batch_size, _best(connection, job, spec, batch_size))
+    put_arms(connection, job, {size: _best(connection, job, spec, size) for size in spec.batch_sizes})
 
 
 def _best(connection: Connection, job: Row, spec: JobSpec, batch_size: int) -> dict[str, Any]:

@@ -32,11 +32,8 @@ _RECURRENCE = select(RECURRENCE).where(
     RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id")
 )
 _TRIALS = select(TRIAL).where(TRIAL.c.recurrence_id == bindparam("recurrence_id")).order_by(TRIAL.c.slot)
-_ISSUED = (
-    select(TRIAL)
-    .where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.state == TrialState.ISSUED.value)
-    .order_by(TRIAL.c.number)
-)
+# Sorted by whoever reads it: asked to sort, SQLite would walk the job's whole history in its order.
+_ISSUED = select(TRIAL).where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.state == TrialState.ISSUED.value)
 _WITH_TRIALS = (
     select(*labelled(RECURRENCE), *labelled(TRIAL))
     .select_from(RECURRENCE.outerjoin(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id))
@@ -129,8 +126,8 @@ def trials_of(connection: Connection, recurrence: Row) -> list[Row]:
 
 
 def issued_trials(connection: Connection, job: Row) -> list[Row]:
-    """Return a job's trials that have not ended."""
-    return rows(connection, _ISSUED, {"job_id": job.job_id})
+    """Return a job's trials that have not ended, in the order in which they were handed out."""
+    return sorted(rows(connection, _ISSUED, {"job_id": job.job_id}), key=lambda trial: int(trial.number))
 
 
 def arms_of(connection: Connection, job: Row) -> dict[int, Row]:
@@ -147,9 +144,13 @@ def put(connection: Connection, table: Table, row: Row, **changes: Any) -> None:
         vars(row).update(changes)
 
 
-def put_arm(connection: Connection, job: Row, batch_size: int, changes: Mapping[str, Any]) -> None:
-    """Change what is kept of a batch size."""
-    connection.execute(_UPDATE_ARM, {"job": job.job_id, "size": batch_size, **changes})
+def put_arms(connection: Connection, job: Row, changes: Mapping[int, Mapping[str, Any]]) -> None:
+    """Change what is kept of batch sizes, those with the same columns in one statement."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for batch_size, values in changes.items():
+        alike.setdefault(tuple(values), []).append({"job": job.job_id, "size": batch_size, **values})
+    for parameters in alike.values():
+        connection.execute(_UPDATE_ARM, parameters)
 
 
 def add(connection: Connection, table: Table, values: Mapping[str, Any]) -> Row:
