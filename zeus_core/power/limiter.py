@@ -46,6 +46,8 @@ class GpuLimiter:
         self._setter = setter
         self._set_w: tuple[float, ...] = ()
         self._to_restore: dict[Gpu, float] = {}
+        self._ours: dict[Gpu, set[float]] = {gpu: set() for gpu in devices.gpus}
+        """What may stand by our doing, in W, apart from what was found."""
         self._told: set[Gpu] = set()
         self._setting = False
         self._ended = False
@@ -74,13 +76,16 @@ class GpuLimiter:
     def set(self, power_limit_w: float) -> float | None:
         """Set the allowed limit closest to ``power_limit_w`` and return the one that stands, in W.
 
-        Where it is refused, or has no effect, the limits found are put back, and no other is set any more.
+        Where it is refused, or has no effect, the limits found are put back, and no other is set any more; likewise
+        where someone else has set a limit since, which stays.
         """
         asked_w = self._range.clamped(power_limit_w)
         with self._at_work():
-            if not self._ended and self._is_ours() and not self._stands_everywhere(asked_w):
+            if not self._ended and self._is_ours():
                 try:
-                    self._set_all(asked_w)
+                    self._check_untouched()
+                    if not self._stands_everywhere(asked_w):
+                        self._set_all(asked_w)
                 except (LimitRefusedError, OSError) as error:
                     logger.warning("%s: the limits found are put back, and stay", error)
                     self.restore()
@@ -175,14 +180,38 @@ class GpuLimiter:
                 file.write(self._found[gpu], self._set_w, way_back=self._setter.way_back(gpu))
         self._to_restore = dict(self._found)
         for gpu in self._devices.gpus:
+            self._ours[gpu].add(power_limit_w)
             self._setter.set_limit(gpu, power_limit_w)
         for gpu in self._devices.gpus:
+            # A driver may have made another limit of it, which is ours all the same.
+            self._ours[gpu].add(self._devices.limit_w(gpu) or power_limit_w)
             check_standing(self._devices, gpu, power_limit_w)
+            self._ours[gpu] = {power_limit_w}
+
+    def _anothers_w(self, gpu: Gpu) -> float | None:
+        """Return the limit in W that someone else has set since; None if nobody has, or it can't be read."""
+        standing_w = self._devices.limit_w(gpu)
+        if standing_w is None or any(is_same(standing_w, limit_w) for limit_w in (*self._ours[gpu], self._found[gpu])):
+            return None
+        return standing_w
+
+    def _check_untouched(self) -> None:
+        for gpu in self._devices.gpus:
+            limit_w = self._anothers_w(gpu)
+            if limit_w is not None:
+                self._told.add(gpu)
+                raise LimitRefusedError(
+                    f"GPU {gpu.index} stands at {limit_w:g} W, which someone else has set and stays"
+                )
 
     def _restore_one(self, gpu: Gpu) -> None:
         found_w = self._to_restore[gpu]
+        anothers_w = self._anothers_w(gpu)
         try:
-            set_surely(self._devices, self._setter, gpu, found_w)
+            if anothers_w is None:
+                set_surely(self._devices, self._setter, gpu, found_w)
+            elif gpu not in self._told:
+                logger.warning("GPU %d stands at %g W, which someone else has set and stays", gpu.index, anothers_w)
             self._files[gpu].clear()
             del self._to_restore[gpu]
         except (LimitRefusedError, OSError) as error:

@@ -41,6 +41,12 @@ def set_and(fake_gpus):
     return run
 
 
+def administrator_sets(fake_gpus, limit_w, index=0):
+    code = "import pynvml as n; n.nvmlInit(); n.nvmlDeviceSetPowerManagementLimit({}, {})"
+    gpu = f"n.nvmlDeviceGetHandleByIndex({index})"
+    subprocess.run([sys.executable, "-c", code.format(gpu, limit_w * 1000)], env=fake_gpus.environ, check=True)
+
+
 def test_a_limit_is_set_on_every_gpu_and_put_back(fake_gpus):
     fake_gpus.set(GPUS="3", LIMIT_MW_1="240000")
     with closing(open_limiter()) as limiter:
@@ -340,14 +346,56 @@ def test_a_killed_process_is_repaired_by_whoever_looks_after_it(fake_gpus, set_a
 
 def test_what_someone_else_has_set_since_is_theirs(fake_gpus, set_and, tmp_path):
     set_and("os.kill(os.getpid(), signal.SIGKILL)")
-    administrator = "import pynvml as n; n.nvmlInit(); n.nvmlDeviceSetPowerManagementLimit({}, 220000)"
-    subprocess.run(
-        [sys.executable, "-c", administrator.format("n.nvmlDeviceGetHandleByIndex(0)")],
-        env=fake_gpus.environ,
-        check=True,
-    )
+    administrator_sets(fake_gpus, 220)
     repair_limits()
     assert fake_gpus.limits_w() == [220]
+
+
+def test_what_an_administrator_sets_during_a_trial_stays_at_its_end(fake_gpus, caplog, tmp_path):
+    fake_gpus.set(GPUS="2")
+    limiter = open_limiter()
+    limiter.set(180)
+    limiter.set(200)
+    administrator_sets(fake_gpus, 180)
+    limiter.close()
+    assert fake_gpus.limits_w() == [180, 250]
+    assert [record.message for record in caplog.records] == [
+        "GPU 0 stands at 180 W, which someone else has set and stays"
+    ]
+    assert [path.read_text() for path in (tmp_path / "limits").iterdir()] == ["", ""]
+
+
+@pytest.mark.parametrize("before", [(), (200,)])
+def test_after_an_administrator_has_set_a_limit_no_other_is_set(fake_gpus, caplog, before):
+    fake_gpus.set(GPUS="2")
+    limiter = open_limiter()
+    for limit_w in before:
+        limiter.set(limit_w)
+    administrator_sets(fake_gpus, 180)
+    assert limiter.set(150) is None
+    assert (limiter.is_over, fake_gpus.limits_w()) == (True, [180, 250])
+    limiter.close()
+    assert fake_gpus.limits_w() == [180, 250]
+    assert [record.message for record in caplog.records] == [
+        "GPU 0 stands at 180 W, which someone else has set and stays: the limits found are put back, and stay"
+    ]
+
+
+def test_an_administrator_who_puts_the_limit_found_back_ends_nothing(fake_gpus):
+    with closing(open_limiter()) as limiter:
+        limiter.set(200)
+        administrator_sets(fake_gpus, 250)
+        assert (limiter.set(150), limiter.is_over) == (150, False)
+    assert fake_gpus.limits_w() == [250]
+
+
+def test_a_limit_that_the_driver_makes_of_the_one_asked_for_is_put_back(fake_gpus, caplog):
+    limiter = open_limiter()
+    real = limiter._setter.set_limit
+    limiter._setter.set_limit = lambda gpu, limit_w: real(gpu, max(limit_w, 170))
+    assert limiter.set(150) == 250
+    assert fake_gpus.limits_w() == [250]
+    limiter.close()
 
 
 @pytest.mark.parametrize(
