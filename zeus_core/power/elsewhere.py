@@ -14,7 +14,7 @@ from zeus_kfp.zeus_core.meters.nvml_devices import LimitRefusedError
 from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, limits_folder, noted
 from zeus_kfp.zeus_core.power.note import Found, WayBack, is_same
 from zeus_kfp.zeus_core.power.zeusd import HOST_VARIABLE, TOKEN_VARIABLE, zeusd_address
-from zeus_kfp.zeus_core.power.zeusd_client import ZeusdAddress, ZeusdClient
+from zeus_kfp.zeus_core.power.zeusd_client import ZeusdAddress, ZeusdClient, ZeusdUnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,42 +42,66 @@ def repair_elsewhere(environ: Mapping[str, str] = os.environ) -> list[Left]:
     """
     if not environ.get(FOLDER_VARIABLE):
         return []
+    repair = _Repair(environ)
     try:
-        return [left for path, _ in noted(limits_folder(environ)) if (left := _repair_file(environ, path))]
+        return [left for path, _ in noted(limits_folder(environ)) if (left := repair.tried(path))]
     except OSError as error:
         return [Left(f"power limits that may have been left changed can't be looked up: {error}")]
 
 
-def _repair_file(environ: Mapping[str, str], path: Path) -> Left | None:
-    """Return the GPU of a file; None where there is nothing to do."""
-    try:
-        file = FoundFile(path)
-    except BlockingIOError:  # its process is alive
-        return None
-    with closing(file):
-        found = file.read_any()
-        if found is None:
-            return None
-        gpu = f"{path.stem} on node {found.node or 'unknown'}"
+class _Repair:
+    """Repairs one file after the other."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._dead: dict[str, ZeusdUnreachableError] = {}
+        """Addresses at which nobody answers: asking again for every GPU of a node would only take time."""
+
+    def tried(self, path: Path) -> Left | None:
+        """Return the GPU of a file, also where the file is of no use; None where there is nothing to do."""
         try:
-            line = _put_back(environ, found)
-        except (LimitRefusedError, InvalidValueError) as error:
-            return Left(
-                f"{gpu} may have been left at a power limit that a killed trial set; it had {found.found_w:g} W, which "
-                f"the next trial there puts back: {error}",
-                path.stem,
-                found,
-            )
-        file.clear()
-        return Left(f"{gpu}: {line}", path.stem, found)
+            return self._repair_file(path)
+        except OSError as error:
+            line = f"{path.stem} may have been left at a power limit that a killed trial set: {error}"
+            return Left(line, path.stem)
+
+    def _repair_file(self, path: Path) -> Left | None:
+        try:
+            file = FoundFile(path)
+        except BlockingIOError:  # its process is alive
+            return None
+        with closing(file):
+            found = file.read_any()
+            if found is None:
+                return None
+            gpu = f"{path.stem} on node {found.node or 'unknown'}"
+            try:
+                line = self._put_back(found)
+            except (LimitRefusedError, InvalidValueError) as error:
+                return Left(
+                    f"{gpu} may have been left at a power limit that a killed trial set; it had {found.found_w:g} W, "
+                    f"which the next trial there puts back: {error}",
+                    path.stem,
+                    found,
+                )
+            file.clear()
+            return Left(f"{gpu}: {line}", path.stem, found)
+
+    def _put_back(self, found: Found) -> str:
+        way = found.way_back
+        if way is None:
+            raise LimitRefusedError("it can't be set from here")
+        if way.zeusd in self._dead:
+            raise self._dead[way.zeusd]
+        try:
+            return _put_back(ZeusdClient(_address(self._environ, way)), found, way)
+        except ZeusdUnreachableError as error:
+            self._dead[way.zeusd] = error
+            raise
 
 
-def _put_back(environ: Mapping[str, str], found: Found) -> str:
+def _put_back(client: ZeusdClient, found: Found, way: WayBack) -> str:
     """Put back a limit if it is still one of those that were set, and return what was done."""
-    way = found.way_back
-    if way is None:
-        raise LimitRefusedError("it can't be set from here")
-    client = ZeusdClient(_address(environ, way))
     standing_w = client.power_limit_mw(way.gpu_id) / 1000
     if client.energies_mj([way.gpu_id]).get(way.gpu_id, 0) / 1000 < way.energy_j:
         return "its node was started again since, which has reset its power limit"

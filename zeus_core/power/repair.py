@@ -102,11 +102,13 @@ def _repair_file(environ: Mapping[str, str], path: Path, patience_s: float) -> b
     """Return whether nobody holds the file (any more)."""
     try:
         file = FoundFile(path, patience_s=patience_s)
+        with closing(file):
+            if file.read() is not None:
+                _repair_gpu(environ, path.stem, file)
     except BlockingIOError:
         return False
-    with closing(file):
-        if file.read() is not None:
-            _repair_gpu(environ, path.stem, file)
+    except OSError as error:  # the other files may be sound
+        logger.warning("the power limit that may have been left changed on %s can't be looked up: %s", path.stem, error)
     return True
 
 

@@ -14,6 +14,10 @@ _TIMEOUT_S = 5.0
 _LONGEST_ANSWER = 1 << 20
 
 
+class ZeusdUnreachableError(LimitRefusedError):
+    """Nobody answers at a daemon's address."""
+
+
 @dataclass(frozen=True, slots=True)
 class ZeusdAddress:
     """Where a daemon listens.
@@ -114,7 +118,7 @@ class ZeusdClient:
             response = connection.getresponse()
             answer = response.read(_LONGEST_ANSWER)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._refusal(f"can't be asked: {error}") from error
+            raise ZeusdUnreachableError(f"zeusd at {self.address} can't be asked: {error}") from error
         finally:
             connection.close()
         if response.status in (401, 403):

@@ -1,10 +1,15 @@
 """Limits that killed pods left on another machine, put back through the zeusd of that machine."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+from contextlib import closing
 
 import pytest
 
@@ -23,6 +28,28 @@ limiter.set(150)
 {end}
 """
 KILL = "import os; os.kill(os.getpid(), 9)"
+
+
+class Hanging:
+    """Hangs up on whoever calls, and counts the calls."""
+
+    def __init__(self, listening):
+        self.calls, self._listening = 0, listening
+        self._thread = threading.Thread(target=self._hang_up)
+        self._thread.start()
+
+    def _hang_up(self):
+        while True:
+            caller, _ = self._listening.accept()
+            with caller:
+                if caller.recv(1 << 16) == b"end":
+                    return
+            self.calls += 1
+
+    def close(self):
+        with socket.create_connection(self._listening.getsockname()) as caller:
+            caller.sendall(b"end")
+        self._thread.join()
 
 
 @pytest.fixture
@@ -148,3 +175,36 @@ def test_an_address_that_is_none_is_said(tmp_path, address):
     (tmp_path / "GPU-a.json").write_text(json.dumps(note | {"way_back": way_back}))
     [line] = repair(ZEUS_KFP_LIMITS_FOLDER=str(tmp_path))
     assert line.startswith("GPU-a on node unknown may have been left")
+
+
+def note_gpus(folder, address, *names):
+    note = {"found_w": 250, "set_w": [150], "boot_id": "x", "process_id": 1}
+    for name in names:
+        way_back = {"zeusd": address, "gpu_id": 4, "energy_j": 0}
+        (folder / f"{name}.json").write_text(json.dumps(note | {"way_back": way_back}))
+
+
+def test_a_file_that_is_of_no_use_keeps_no_other_gpu_from_its_repair(zeusd, fake_gpus, tmp_path, monkeypatch):
+    zeusd.set_limit(4, 150_000)
+    note_gpus(tmp_path, os.environ["ZEUSD_HOST_PORT"], "GPU-a", "GPU-b")
+    bad, unlocked = (tmp_path / "GPU-a.json").stat().st_ino, fcntl.flock
+
+    def stale(file, operation):
+        if os.fstat(file).st_ino == bad:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        unlocked(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", stale)
+    assert repair(ZEUS_KFP_LIMITS_FOLDER=str(tmp_path)) == [
+        "GPU-a may have been left at a power limit that a killed trial set: [Errno 116] Stale file handle",
+        "GPU-b on node unknown: stood at 150 W, left by a trial that was killed: its 250 W are put back",
+    ]
+
+
+def test_a_daemon_that_does_not_answer_is_asked_once(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listening, closing(Hanging(listening)) as daemon:
+        note_gpus(tmp_path, f"127.0.0.1:{listening.getsockname()[1]}", "GPU-a", "GPU-b", "GPU-c")
+        lines = repair(ZEUS_KFP_LIMITS_FOLDER=str(tmp_path))
+    assert [line.split()[0] for line in lines] == ["GPU-a", "GPU-b", "GPU-c"]
+    assert all("can't be asked" in line for line in lines)
+    assert daemon.calls == 1

@@ -1,5 +1,7 @@
 """Power limits on GPUs of the fake NVML, through the real nvidia-ml-py."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -542,3 +544,23 @@ def test_a_repair_never_raises_whatever_the_environment_says(fake_gpus, set_and,
     fake_gpus.set(SET=None)
     repair_limits()
     assert fake_gpus.limits_w() == [250]
+
+
+def test_a_file_that_is_of_no_use_keeps_no_other_gpu_from_its_repair(fake_gpus, set_and, caplog, tmp_path):
+    fake_gpus.set(GPUS="2")
+    set_and("os.kill(os.getpid(), signal.SIGKILL)")
+    first, _ = sorted((tmp_path / "limits").iterdir())
+    unlocked = fcntl.flock
+
+    def stale(file, operation):
+        if os.fstat(file).st_ino == first.stat().st_ino and operation != fcntl.LOCK_UN:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        unlocked(file, operation)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fcntl, "flock", stale)
+        repair_limits()
+    assert sorted(fake_gpus.limits_w()) == [150, 250]
+    assert f"on {first.stem} can't be looked up: [Errno 116] Stale file handle" in caplog.text
+    repair_limits()
+    assert fake_gpus.limits_w() == [250, 250]
