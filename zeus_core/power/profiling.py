@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from zeus_kfp.zeus_core.power.interface import PowerLimiter
+from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.power.selectors import Selector, SweepPoint
 
@@ -72,6 +73,7 @@ class PowerProfiler:
         most_epochs: int,
         say: Callable[[str], None],
         agree: Callable[[float], float] = lambda value: value,
+        anywhere: Callable[[bool], bool] = lambda is_so: is_so,
     ) -> None:
         """Prepare to profile; nothing is set before the first loop.
 
@@ -86,6 +88,7 @@ class PowerProfiler:
             most_epochs: Epochs after which profiling ends with what it knows, at least 1.
             say: Gets a line for people when the limit is chosen.
             agree: Returns the value of the first process of a group to all of them.
+            anywhere: Tells all processes of a group whether something is so in any of them.
         """
         self._limiter = limiter
         self._limits_w = tuple(limits_w)
@@ -96,6 +99,7 @@ class PowerProfiler:
         self._epochs_left = most_epochs
         self._say = say
         self._agree = agree
+        self._anywhere = anywhere
         self.is_done = False
         self.chosen_w: float | None = None
         self._index = -1
@@ -145,7 +149,7 @@ class PowerProfiler:
             self._decide()
 
     def _edge(self) -> None:
-        if self._agree(self._limiter.is_over):
+        if self._anywhere(self._limiter.is_over):
             self._decide()
         elif self._steps_after_pause:
             self._windows.enter(Part.WINDOW, self._standing_w)
@@ -178,9 +182,9 @@ class PowerProfiler:
             return
         asked_w = self._limits_w[self._index]
         standing_w = self._limiter.set(asked_w)
-        if standing_w is None or abs(standing_w - asked_w) >= 1:
+        if standing_w is None or not is_same(standing_w, asked_w):
             # The limiter has given up, and said why.
-            self._decide()
+            self._decide(standing_w)
             return
         self._standing_w = standing_w
         self._enter(Part.WARMUP, self._options.warmup_steps)
@@ -200,17 +204,24 @@ class PowerProfiler:
     def _is_long(self) -> bool:
         return self._epoch_steps is None or self._epoch_steps > _FEWEST_STEPS
 
-    def _decide(self) -> None:
-        """Set the best of the limits that are known, or what was found if none is."""
+    def _decide(self, standing_w: float | None = None) -> None:
+        """Set the best of the limits that are known, or what was found if none is.
+
+        Args:
+            standing_w: The limit in W that stands where the limiter has given up; None if unknown.
+        """
         self.is_done = True
         sweep = self._windows.sweep()
         best = self._selector.choose(sweep) if sweep else None
-        wanted_w = self._agree(best.power_limit_w if best and not self._limiter.is_over else -1.0)
+        is_over = self._anywhere(self._limiter.is_over)
+        wanted_w = self._agree(best.power_limit_w if best and not is_over else -1.0)
         if wanted_w > 0:
-            self.chosen_w = standing_w = self._limiter.set(wanted_w)
+            standing_w = self._limiter.set(wanted_w)
+        if wanted_w > 0 and standing_w is not None and is_same(standing_w, wanted_w):
+            self.chosen_w = standing_w
         else:
             self._limiter.restore()
-            standing_w = self._limiter.found_w
+            standing_w = self._limiter.found_w if standing_w is None else standing_w
         self._part = Part.SETTLED
         self._windows.enter(Part.SETTLED, standing_w)
         self._say(_chosen_line(sweep, best if self.chosen_w else None, len(self._limits_w), standing_w))

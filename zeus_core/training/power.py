@@ -17,7 +17,7 @@ from zeus_kfp.zeus_core.trial import TrialPlan
 
 
 class SharedLimiter:
-    """A limiter of which every process that measures has its own; all of them see the leader's limits."""
+    """A limiter of which every process that measures has its own; all of them see what holds for every GPU."""
 
     def __init__(self, limiter: PowerLimiter, group: Group) -> None:
         """Agree on what may be set: what every GPU takes; called in every process."""
@@ -26,11 +26,17 @@ class SharedLimiter:
         self.name = limiter.name
         self.why_not = limiter.why_not
         self.allowed = common(group.gather((group.measures, limiter.allowed)))
-        self.found_w = self._shared(limiter.found_w)
+        self.found_w = self._everywhere(limiter.found_w)
 
     def set(self, power_limit_w: float) -> float | None:
-        """Set a limit wherever this process may, and return the one that stands for the leader."""
-        return self._shared(self._limiter.set(power_limit_w))
+        """Set a limit on every GPU, and return the one that stands; called in every process.
+
+        Where it doesn't stand on all of them, the limits found are put back in every process, and None is returned.
+        """
+        standing_w = self._everywhere(self._limiter.set(power_limit_w))
+        if standing_w is None:
+            self._limiter.restore()
+        return standing_w
 
     @property
     def is_over(self) -> bool:
@@ -45,9 +51,15 @@ class SharedLimiter:
         """Restore, and give back what the limiter holds."""
         self._limiter.close()
 
-    def _shared(self, limit_w: float | None) -> float | None:
-        shared_w = self._group.agree(math.nan if limit_w is None else limit_w)
-        return None if math.isnan(shared_w) else shared_w
+    def _everywhere(self, limit_w: float | None) -> float | None:
+        """Return the limit in W that all processes that measure have; None if theirs differ or one is unknown."""
+        told: list[float | None] = [
+            one_w for measures, one_w in self._group.gather((self._group.measures, limit_w)) if measures
+        ]
+        first_w = told[0] if told else None
+        if first_w is None or not all(one_w is not None and is_same(one_w, first_w) for one_w in told):
+            return None
+        return first_w
 
 
 def common(told: Sequence[tuple[bool, LimitRange | None]]) -> LimitRange | None:
@@ -185,4 +197,5 @@ class PowerControl:
             most_epochs=max(self._plan.max_epochs // 2, 1),
             say=self._say,
             agree=self._group.agree,
+            anywhere=lambda is_so: any(self._group.gather(is_so)),
         )
