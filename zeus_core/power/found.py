@@ -117,27 +117,46 @@ def _lock(file: int, latest_s: float) -> None:
 
 
 def folder_path(environ: Mapping[str, str]) -> Path:
-    """Return where the folder of the files is, or would be."""
-    usual = Path(tempfile.gettempdir()) / f"zeus-kfp-limits-{os.getuid()}"
-    return Path(environ.get(FOLDER_VARIABLE) or usual)
+    """Return where the folder of the files is, or would be.
+
+    Raises:
+        OSError: If the environment names none, and there is no folder for temporary files.
+    """
+    told = environ.get(FOLDER_VARIABLE)
+    return Path(told) if told else _temporary(environ) / f"zeus-kfp-limits-{os.getuid()}"
 
 
-def limits_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the files, made if it is missing; only its owner may write to it.
+def _temporary(environ: Mapping[str, str]) -> Path:
+    """Return the folder for temporary files, also of a process whose environment isn't this one's."""
+    told = environ.get("TMPDIR", "")
+    is_usable = os.path.isdir(told) and os.access(told, os.W_OK | os.X_OK)
+    return Path(told if is_usable else tempfile.gettempdir()).absolute()
+
+
+def own_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder that this user's files are in, or would be; nothing is made, and nothing promised.
 
     Of a folder that others may write to, such as a volume's, it is a folder of this user's own inside.
 
+    Raises:
+        OSError: If it can't be looked up.
+    """
+    folder = folder_path(environ)
+    return folder if not folder.exists() or _is_private(folder) else folder / f"user-{os.getuid()}"
+
+
+def limits_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of this user's files, made if it is missing; only its owner may write to it.
+
     Args:
-        environ: Environment variables: ZEUS_KFP_LIMITS_FOLDER.
+        environ: Environment variables: ZEUS_KFP_LIMITS_FOLDER, TMPDIR.
 
     Raises:
         OSError: If it can't be made, or belongs to someone else.
     """
     folder = folder_path(environ)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if _is_private(folder):
-        return folder
-    own = folder / f"user-{os.getuid()}"
+    own = own_folder(environ)
     try:
         own.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
