@@ -11,7 +11,7 @@ from pathlib import Path
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.meters.nvml_devices import LimitRefusedError
-from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, limits_folder, noted
+from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, limits_folder, noted, own_name
 from zeus_kfp.zeus_core.power.note import Found, WayBack, is_same
 from zeus_kfp.zeus_core.power.zeusd import HOST_VARIABLE, TOKEN_VARIABLE, zeusd_address
 from zeus_kfp.zeus_core.power.zeusd_client import ZeusdAddress, ZeusdClient, ZeusdUnreachableError
@@ -44,9 +44,31 @@ def repair_elsewhere(environ: Mapping[str, str] = os.environ) -> list[Left]:
         return []
     repair = _Repair(environ)
     try:
-        return [left for path, _ in noted(limits_folder(environ)) if (left := repair.tried(path))]
+        own = limits_folder(environ)
+        return [left for path, _ in noted(own) if (left := repair.tried(path))] + _of_others(own)
     except OSError as error:
         return [Left(f"power limits that may have been left changed can't be looked up: {error}")]
+
+
+def _of_others(own: Path) -> list[Left]:
+    """Return a line on the folders of other users, whose files can't be read, or mustn't be trusted."""
+    if own.name != own_name():
+        return []
+    others = [folder for folder in sorted(own.parent.glob("user-*")) if folder != own and _may_tell(folder)]
+    if not others:
+        return []
+    named = ", ".join(folder.name for folder in others)
+    return [
+        Left(
+            f"{own.parent} has power limits of trials of other users ({named}), that {own.name} can't look after: let "
+            "trials and exit handler run as the same user (runAsUser)"
+        )
+    ]
+
+
+def _may_tell(folder: Path) -> bool:
+    """Return whether a folder says something of a GPU, or can't be looked into."""
+    return not os.access(folder, os.R_OK | os.X_OK) or bool(noted(folder))
 
 
 class _Repair:

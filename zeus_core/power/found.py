@@ -142,7 +142,12 @@ def own_folder(environ: Mapping[str, str]) -> Path:
         OSError: If it can't be looked up.
     """
     folder = folder_path(environ)
-    return folder if not folder.exists() or _is_private(folder) else folder / f"user-{os.getuid()}"
+    return folder if not folder.exists() or _is_private(folder) else folder / own_name()
+
+
+def own_name() -> str:
+    """Return the name of this user's folder in one that others may write to."""
+    return f"user-{os.getuid()}"
 
 
 def limits_folder(environ: Mapping[str, str]) -> Path:

@@ -208,3 +208,30 @@ def test_a_daemon_that_does_not_answer_is_asked_once(tmp_path):
     assert [line.split()[0] for line in lines] == ["GPU-a", "GPU-b", "GPU-c"]
     assert all("can't be asked" in line for line in lines)
     assert daemon.calls == 1
+
+
+@pytest.fixture
+def shared_folder(tmp_path):
+    """A folder that everyone may write to, with the limit of a killed pod of another user."""
+    folder = tmp_path / "volume"
+    other = folder / f"user-{os.getuid() + 1}"
+    other.mkdir(parents=True)
+    folder.chmod(0o777)
+    note_gpus(other, "127.0.0.1:1", "GPU-a")
+    return folder
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o000])
+def test_limits_that_another_user_has_kept_are_not_passed_over(shared_folder, mode):
+    other, own = (f"user-{os.getuid() + more}" for more in (1, 0))
+    (shared_folder / other).chmod(mode)
+    assert repair(ZEUS_KFP_LIMITS_FOLDER=str(shared_folder)) == [
+        f"{shared_folder} has power limits of trials of other users ({other}), that {own} can't look after: let trials "
+        "and exit handler run as the same user (runAsUser)"
+    ]
+    (shared_folder / other).chmod(0o700)
+
+
+def test_other_users_who_have_left_nothing_are_not_named(shared_folder):
+    (shared_folder / f"user-{os.getuid() + 1}" / "GPU-a.json").write_text("")
+    assert repair(ZEUS_KFP_LIMITS_FOLDER=str(shared_folder)) == []
