@@ -11,9 +11,9 @@ from zeus_kfp.zeus_core.errors import ZeusError
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlDevices, open_devices
 from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.power.choice import SWITCH_VARIABLE
-from zeus_kfp.zeus_core.power.found import folder_path, found_path
+from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, found_path, own_folder, peek
 from zeus_kfp.zeus_core.power.neighbours import neighbours
-from zeus_kfp.zeus_core.power.note import Found
+from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter, zeusd_address
 
 _SYS_ADMIN = 21
@@ -40,22 +40,26 @@ def power_findings(environ: Mapping[str, str], proc: Path, dev: Path) -> Iterato
         devices = open_devices(environ.get("CUDA_VISIBLE_DEVICES"))
     except NvmlUnavailableError:  # the GPUs' own lines say so
         return
+    off = Finding("power limits", Verdict.GOOD, f"stay as they are: {SWITCH_VARIABLE}=off") if switch == "off" else None
     with closing(devices):
-        yield from _left_behind(devices, environ, proc)
-        if switch == "off":
-            yield Finding("power limits", Verdict.GOOD, f"stay as they are: {SWITCH_VARIABLE}=off")
-        else:
-            yield _settable(devices, environ, proc, dev)
+        try:
+            folder = own_folder(environ)
+        except OSError as error:
+            obstacle = f"would not be set: the limits found could not be kept for a repair: {error}"
+            yield off or Finding("power limits", Verdict.LACKING, obstacle, f"name a folder in {FOLDER_VARIABLE}")
+            return
+        yield from _left_behind(devices, folder, proc)
+        yield off or _settable(devices, environ, folder, proc, dev)
 
 
-def _left_behind(devices: NvmlDevices, environ: Mapping[str, str], proc: Path) -> Iterator[Finding]:
+def _left_behind(devices: NvmlDevices, folder: Path, proc: Path) -> Iterator[Finding]:
     """Yield the GPUs whose limit a killed process has left changed."""
     for gpu in devices.gpus:
-        path = found_path(folder_path(environ), gpu.uuid)
-        found, standing_w = _noted(path), devices.limit_w(gpu)
-        if found is None or standing_w is None or _is_held(path, proc):
+        path = found_path(folder, gpu.uuid)
+        found, standing_w = peek(path), devices.limit_w(gpu)
+        if found is None or standing_w is None or not found.is_of_this_boot or _is_held(path, proc):
             continue
-        if any(abs(standing_w - limit_w) < 1 for limit_w in found.set_w) and abs(standing_w - found.found_w) >= 1:
+        if found.was_set(standing_w) and not is_same(standing_w, found.found_w):
             yield Finding(
                 f"GPU {gpu.index}: limit left by a killed trial",
                 Verdict.LACKING,
@@ -65,8 +69,8 @@ def _left_behind(devices: NvmlDevices, environ: Mapping[str, str], proc: Path) -
             )
 
 
-def _settable(devices: NvmlDevices, environ: Mapping[str, str], proc: Path, dev: Path) -> Finding:
-    obstacles = [why for gpu in devices.gpus for why in _obstacles(devices, gpu, environ, proc)]
+def _settable(devices: NvmlDevices, environ: Mapping[str, str], folder: Path, proc: Path, dev: Path) -> Finding:
+    obstacles = [why for gpu in devices.gpus for why in _obstacles(devices, gpu, folder, proc)]
     if obstacles:
         advice = "until that is changed the limits stay as they are; everything is measured all the same"
         return Finding("power limits", Verdict.LACKING, f"would not be set: {'; '.join(obstacles)}", advice)
@@ -84,22 +88,15 @@ def _settable(devices: NvmlDevices, environ: Mapping[str, str], proc: Path, dev:
     return Finding("power limits", Verdict.LACKING, found, _PRIVILEGE_ADVICE)
 
 
-def _obstacles(devices: NvmlDevices, gpu: Gpu, environ: Mapping[str, str], proc: Path) -> Iterator[str]:
+def _obstacles(devices: NvmlDevices, gpu: Gpu, folder: Path, proc: Path) -> Iterator[str]:
     if devices.is_divided(gpu):
         yield f"GPU {gpu.index} is divided (MIG), and its limit would hold for others too"
     for process_id in neighbours(devices.process_ids(gpu))[:1]:
         yield f"process {process_id} works on GPU {gpu.index}, and its limit would hold for that too"
-    if _is_held(found_path(folder_path(environ), gpu.uuid), proc):
+    if _is_held(found_path(folder, gpu.uuid), proc):
         yield f"another trial sets the limit of GPU {gpu.index} right now"
     if devices.allowed_w(gpu) is None or devices.limit_w(gpu) is None:
         yield f"GPU {gpu.index} doesn't tell its power limits"
-
-
-def _noted(path: Path) -> Found | None:
-    try:
-        return Found.from_json(path.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return None
 
 
 def _is_held(path: Path, proc: Path) -> bool:

@@ -88,6 +88,30 @@ def test_a_look_sets_writes_and_locks_nothing(found, fake_gpus, may_administer, 
         assert repair.advice.endswith("nvidia-smi -i 0 -pl 280")
 
 
+def test_a_limit_left_in_a_folder_that_others_may_write_to_is_seen(found, fake_gpus, may_administer, tmp_path):
+    own = tmp_path / "volume" / f"user-{os.getuid()}"
+    own.mkdir(parents=True)
+    own.parent.chmod(0o777)
+    note = {"found_w": 280.0, "set_w": [250.0], "boot_id": boot_id(), "process_id": 1}
+    found_path(own, "GPU-00345678-fake").write_text(json.dumps(note))
+    findings = found(ZEUS_KFP_LIMITS_FOLDER=str(own.parent))
+    assert findings["GPU 0: limit left by a killed trial"].found == "250 W stand, 280 W were found"
+    found_path(own, "GPU-00345678-fake").write_text(json.dumps(note | {"boot_id": "an earlier one"}))
+    assert "GPU 0: limit left by a killed trial" not in found()
+
+
+def test_without_a_place_for_the_limits_found_none_would_be_set(found, fake_gpus, may_administer, monkeypatch):
+    def none():
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.delenv("ZEUS_KFP_LIMITS_FOLDER")
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr("tempfile.gettempdir", none)
+    finding = found()["power limits"]
+    assert (finding.verdict, finding.advice) == (Verdict.LACKING, "name a folder in ZEUS_KFP_LIMITS_FOLDER")
+    assert "could not be kept for a repair: No usable temporary directory found" in finding.found
+
+
 def test_a_trial_that_sets_limits_now_is_seen_and_not_disturbed(found, fake_gpus, may_administer, tmp_path):
     (tmp_path / "proc" / "4711").symlink_to(f"/proc/{os.getpid()}")
     with closing(open_limiter()) as limiter:
