@@ -83,8 +83,9 @@ class GpuLimiter:
         with self._at_work():
             if not self._ended and self._is_ours():
                 try:
-                    self._check_untouched()
-                    if not self._stands_everywhere(asked_w):
+                    if self._is_taken_over():
+                        self.restore()
+                    elif not self._stands_everywhere(asked_w):
                         self._set_all(asked_w)
                 except (LimitRefusedError, OSError) as error:
                     logger.warning("%s: the limits found are put back, and stay", error)
@@ -195,14 +196,21 @@ class GpuLimiter:
             return None
         return standing_w
 
-    def _check_untouched(self) -> None:
-        for gpu in self._devices.gpus:
-            limit_w = self._anothers_w(gpu)
-            if limit_w is not None:
-                self._told.add(gpu)
-                raise LimitRefusedError(
-                    f"GPU {gpu.index} stands at {limit_w:g} W, which someone else has set and stays"
-                )
+    def _is_taken_over(self) -> bool:
+        """Return whether someone else has set a limit since, and say so once."""
+        taken_w = {gpu: limit_w for gpu in self._devices.gpus if (limit_w := self._anothers_w(gpu)) is not None}
+        for gpu, limit_w in taken_w.items():
+            self._tell_taken_over(gpu, limit_w)
+        return bool(taken_w)
+
+    def _tell_taken_over(self, gpu: Gpu, limit_w: float) -> None:
+        if gpu not in self._told:
+            logger.warning(
+                "GPU %d stands at %g W, which someone else has set: that stays, and this trial sets no other any more",
+                gpu.index,
+                limit_w,
+            )
+        self._told.add(gpu)
 
     def _restore_one(self, gpu: Gpu) -> None:
         found_w = self._to_restore[gpu]
@@ -210,8 +218,8 @@ class GpuLimiter:
         try:
             if anothers_w is None:
                 set_surely(self._devices, self._setter, gpu, found_w)
-            elif gpu not in self._told:
-                logger.warning("GPU %d stands at %g W, which someone else has set and stays", gpu.index, anothers_w)
+            else:
+                self._tell_taken_over(gpu, anothers_w)
             self._files[gpu].clear()
             del self._to_restore[gpu]
         except (LimitRefusedError, OSError) as error:

@@ -362,7 +362,7 @@ def test_what_an_administrator_sets_during_a_trial_stays_at_its_end(fake_gpus, c
     limiter.close()
     assert fake_gpus.limits_w() == [180, 250]
     assert [record.message for record in caplog.records] == [
-        "GPU 0 stands at 180 W, which someone else has set and stays"
+        "GPU 0 stands at 180 W, which someone else has set: that stays, and this trial sets no other any more"
     ]
     assert [path.read_text() for path in (tmp_path / "limits").iterdir()] == ["", ""]
 
@@ -379,7 +379,7 @@ def test_after_an_administrator_has_set_a_limit_no_other_is_set(fake_gpus, caplo
     limiter.close()
     assert fake_gpus.limits_w() == [180, 250]
     assert [record.message for record in caplog.records] == [
-        "GPU 0 stands at 180 W, which someone else has set and stays: the limits found are put back, and stay"
+        "GPU 0 stands at 180 W, which someone else has set: that stays, and this trial sets no other any more"
     ]
 
 
