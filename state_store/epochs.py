@@ -113,7 +113,7 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
         return ""
     return (
         f"recurrence {alive[0].number} of run {alive[0].run_id} preprocesses the same data ({recurrence.data_epoch}): "
-        "this one waits for it"
+        f"this one waits for it. If that run is dead, `zeus-kfp recurrences close {job_id} {alive[0].run_id}` says so"
     )
 
 

@@ -116,7 +116,8 @@ def observe(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
     """Return what is known once a finished trial is counted in.
 
     An expired trial is as if it never ran. A failed one only adds to the failures in a row of its size. One that
-    ran out of memory rules out its size and all above. The others count with their cost, whether or not they
+    ran out of memory rules out its size and all above, unless one of them has reached the target before: then it lacked
+    memory for another reason, and failed. The others count with their cost, whether or not they
     reached the target, but only one that reached it can become the cheapest. One that was stopped as hopeless counts
     with what it would have cost at least.
 
@@ -135,9 +136,10 @@ def observe(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
             f"a trial in state {observation.state.value!r} teaches nothing yet: report it once it has finished"
         )
     arm = learnt.arm(observation.batch_size)
-    if observation.state is TrialState.FAILED:
+    lacked_memory = observation.state is TrialState.OOM and not _has_fitted(learnt, observation.batch_size)
+    if observation.state is TrialState.FAILED or (observation.state is TrialState.OOM and not lacked_memory):
         return _settled(job, _with_arm(learnt, replace(arm, consecutive_failures=arm.consecutive_failures + 1)))
-    if observation.state is TrialState.OOM:
+    if lacked_memory:
         return _settled(job, _with_arm(learnt, replace(arm, out_of_memory=True, consecutive_failures=0)))
     return _with_cost(job, _on_accelerator(learnt, observation.accelerator), observation)
 
@@ -225,12 +227,33 @@ def _with_cost(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt
     if _nothing_left_works(job, learnt):
         # Where all sizes kept failing, the script was broken rather than the sizes; now it is mended.
         learnt = _with_every_arm(learnt, consecutive_failures=0)
+    learnt = _with_second_chances(learnt, observation.batch_size, reached)
     arm = _with_result(job, learnt.arm(observation.batch_size), cost, reached, explored)
     arm = _with_curve(arm, observation.curve, is_hopeless=is_hopeless)
     learnt = _with_evidence(_with_arm(learnt, arm), observation, cost)
     if reached:
         return _with_cheapest(learnt, observation)
     return _settled(job, learnt) if explored else learnt
+
+
+def _has_fitted(learnt: Learnt, batch_size: int) -> bool:
+    """Return whether a trial at a batch size, or a larger one, has reached the target on this accelerator."""
+    return any(arm.reached_count for size, arm in learnt.arms.items() if size >= batch_size)
+
+
+def _with_second_chances(learnt: Learnt, batch_size: int, reached: bool) -> Learnt:
+    """Return what is known of the other sizes once a trial has trained at one: what it disproves is taken back.
+
+    It had memory enough, and so have the smaller sizes. Where it reached the target, what made the others fail may be
+    over: a size that has worked before is tried once more, so that an outage does not rule it out for good.
+    """
+    arms = dict(learnt.arms)
+    for size, arm in learnt.arms.items():
+        if arm.out_of_memory and size <= batch_size:
+            arms[size] = replace(arm, out_of_memory=False)
+        elif reached and size != batch_size and arm.reached_count and arm.keeps_failing:
+            arms[size] = replace(arm, consecutive_failures=MAX_CONSECUTIVE_FAILURES - 1)
+    return replace(learnt, arms=arms)
 
 
 def _with_evidence(learnt: Learnt, observation: Observation, cost: float) -> Learnt:

@@ -55,8 +55,14 @@ class ScheduleSpec:
         return hashlib.sha256(json.dumps(self.api_arguments, sort_keys=True).encode()).hexdigest()
 
     def means(self, other: "ScheduleSpec", now: datetime) -> bool:
-        """Whether another spec starts the same runs from now on."""
-        return replace(self, trigger=other.trigger) == other and self.trigger.means(other.trigger, now)
+        """Whether another spec, as the API gives it back, starts the same runs from now on."""
+        # What nobody asked for, the API may have filled in.
+        run = replace(
+            self.run,
+            service_account=self.run.service_account or other.run.service_account,
+            pipeline_root=self.run.pipeline_root or other.run.pipeline_root,
+        )
+        return replace(self, run=run, trigger=other.trigger) == other and self.trigger.means(other.trigger, now)
 
     @classmethod
     def of_api(cls, recurring: Any) -> Self:

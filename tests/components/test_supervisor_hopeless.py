@@ -141,6 +141,7 @@ def test_a_programs_curve_is_kept_unless_it_may_have_begun_at_a_checkpoint(train
 
 def test_what_one_recurrence_shows_stops_the_next_through_store_and_artifacts(train, tmp_path):
     spec = JobSpec("job", (32, 64), 64, target_metric=0.01, higher_is_better=False, max_epochs=60, beta_knob=1e9)
+    spec = dataclasses.replace(spec, hopeless_stop=True)
     with StateStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
 
         def recur(run_id: str, **arguments: float) -> tuple[TrialPlan, TrialRecord]:

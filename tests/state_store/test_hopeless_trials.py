@@ -7,12 +7,14 @@ import math
 import pytest
 from sqlalchemy import select
 
-from tests.state_store.driving import NOT_REACHED, SPEC
+from tests.state_store.driving import NOT_REACHED
+from tests.state_store.driving import SPEC as PLAIN
 from zeus_kfp.state_store.tables import TRIAL
 from zeus_kfp.zeus_core import TrialOutcome, TrialState
 from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError
 from zeus_kfp.zeus_core.trial import TrialPlan
 
+SPEC = dataclasses.replace(PLAIN, hopeless_stop=True)
 CURVE = ((1, 0.1), (5, 0.5), (10, 0.9))
 REACHED = dataclasses.replace(NOT_REACHED, state=TrialState.REACHED, epochs=10, metric=0.9, curve=CURVE)
 HOPELESS = dataclasses.replace(NOT_REACHED, reason="hopeless: …", epochs=4, energy_j=4.0, time_s=4.0, least_epochs=30.0)

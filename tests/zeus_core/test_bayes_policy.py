@@ -177,6 +177,26 @@ def test_one_size_alone_is_handed_out_for_ever() -> None:
     assert (suggested(learnt, job).batch_size, suggested(learnt, job).learning_rate_factor) == (32, 1.0)
 
 
+@pytest.mark.parametrize("sizes", [(32,), (16, 32)])
+def test_a_job_that_has_become_dearer_reaches_its_target_again_though_one_size_is_left(sizes) -> None:
+    """10 epochs once, 25 since: twice the cheapest recurrence never allows that."""
+    job = JobSpec("job", sizes, sizes[-1], target_metric=0.5)
+    learnt, reached = rebuild(job, [seen(32, REACHED, 10)]), 0
+    for _ in range(20):
+        plan = suggested(learnt, job)
+        allowed = (plan.cost_threshold or math.inf) / 10
+        reached += allowed >= 25
+        ended = seen(plan.batch_size, REACHED, 25) if allowed >= 25 else seen(plan.batch_size, NOT_REACHED, allowed)
+        learnt = observe(job, learnt, ended)
+    assert reached >= 10
+
+
+def test_what_is_left_after_out_of_memory_is_not_held_to_what_the_lost_size_cost() -> None:
+    job = JobSpec("job", (16, 128), 128, target_metric=0.5)
+    learnt = replace(rebuild(job, [seen(128, OOM)]), min_recurrence_cost=10.0, best_batch_size=128)
+    assert (suggested(learnt, job).batch_size, suggested(learnt, job).cost_threshold) == (16, None)
+
+
 OBSERVATIONS = st.lists(
     st.builds(
         seen,

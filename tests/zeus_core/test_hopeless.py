@@ -8,7 +8,7 @@ from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import MOST_CURVES_OF_A_SIZE, Learnt, Observation, forget_costs, observe, rebuild
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
-JOB = JobSpec("job", (8, 16, 32), 16, target_metric=0.9)
+JOB = JobSpec("job", (8, 16, 32), 16, target_metric=0.9, hopeless_stop=True)
 CURVE = ((1, 0.1), (5, 0.5), (10, 0.9))
 REACHED, NOT_REACHED = TrialState.REACHED, TrialState.NOT_REACHED
 

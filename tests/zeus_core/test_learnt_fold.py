@@ -54,6 +54,34 @@ def test_each_way_a_trial_ends_leaves_its_own_mark(observation: Observation, arm
     assert replace(left, evidence=Evidence()) == arm
 
 
+FAILED, OOM = TrialState.FAILED, TrialState.OOM
+
+
+def test_out_of_memory_at_a_size_that_has_worked_is_a_failure_and_rules_nothing_out() -> None:
+    learnt = rebuild(JOB, [seen(32, REACHED, 100.0), seen(16, OOM), seen(32, OOM)])
+    assert [(learnt.arm(size).out_of_memory, learnt.arm(size).consecutive_failures) for size in (16, 32)] == [
+        (False, 1),
+        (False, 1),
+    ]
+    assert observe(JOB, learnt, seen(64, OOM)).arm(64).out_of_memory
+
+
+def test_a_trial_that_trained_takes_back_that_its_size_and_smaller_ones_lacked_memory() -> None:
+    learnt = rebuild(JOB, [seen(16, OOM), seen(64, OOM), seen(32, NOT_REACHED, 50.0)])
+    assert [learnt.arm(size).out_of_memory for size in (16, 32, 64)] == [False, False, True]
+
+
+def test_an_outage_rules_no_size_out_for_good() -> None:
+    learnt = rebuild(JOB, [seen(32, REACHED, 100.0), *[seen(32, FAILED)] * 4, *[seen(16, FAILED)] * 3])
+    assert learnt.arm(32).keeps_failing and learnt.arm(16).keeps_failing
+    learnt = observe(JOB, learnt, seen(8, NOT_REACHED, 50.0, Purpose.SAMPLING))
+    assert learnt.arm(32).keeps_failing
+    learnt = observe(JOB, learnt, seen(8, REACHED, 150.0, Purpose.SAMPLING))
+    assert not learnt.arm(32).keeps_failing, "it has worked before"
+    assert learnt.arm(16).keeps_failing, "it never has"
+    assert observe(JOB, learnt, seen(32, FAILED)).arm(32).keeps_failing, "one chance at a time"
+
+
 def test_an_expired_trial_is_as_if_it_never_ran() -> None:
     before = rebuild(JOB, [seen(32, REACHED, 100.0), seen(16, TrialState.FAILED)])
     assert observe(JOB, before, seen(16, TrialState.EXPIRED)) is before

@@ -56,10 +56,11 @@ def test_out_of_memory_rules_out_survivors_in_sampling() -> None:
     assert sizes_asked(JOB, learnt) == {16}
 
 
-def test_out_of_memory_of_the_best_size_leaves_another_for_concurrent_trials() -> None:
+def test_out_of_memory_of_a_size_that_has_worked_is_a_failure_like_another() -> None:
     learnt = rebuild(JOB, [*_observations(SURVIVORS_16_32[:3]), Observation(16, CONCURRENT, OOM)])
+    assert (learnt.arm(16).out_of_memory, learnt.arm(16).consecutive_failures) == (False, 1)
     suggestion = asked(JOB, learnt, InFlight(8, EXPLORATION))
-    assert (suggestion.batch_size, suggestion.purpose) == (8, CONCURRENT)
+    assert (suggestion.batch_size, suggestion.purpose) == (16, CONCURRENT)
 
 
 def test_out_of_memory_at_the_default_starts_the_walk_at_the_largest_size_left() -> None:
@@ -197,8 +198,9 @@ def test_whatever_happens_there_is_a_next_size_below_what_ran_out_of_memory(
         suggestion = ZeusPolicy().suggest(job, learnt, (), rng)
         assert suggestion.batch_size < limit
         cost = float(rng.uniform(50, 150)) if state in (REACHED, NOT_REACHED) else None
+        has_fitted = any(arm.reached_count for size, arm in learnt.arms.items() if size >= suggestion.batch_size)
         learnt = observe(job, learnt, Observation(suggestion.batch_size, suggestion.purpose, state, cost, cost))
-        limit = min(limit, suggestion.batch_size if state is OOM else math.inf)
+        limit = min(limit, suggestion.batch_size if state is OOM and not has_fitted else math.inf)
 
 
 def _observations(trials: list[Trial]) -> list[Observation]:

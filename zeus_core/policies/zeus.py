@@ -7,13 +7,14 @@ the published in-process implementation suggests from the same seed.
 
 It differs from that on purpose where that loses something:
 
-- Out of memory: the size and all above are ruled out, in the walk and after it. If the default is among them,
-  the walk starts at the largest size left below it.
+- Out of memory: the size and all above are ruled out, in the walk and after it, unless one of them has reached the
+  target before. If the default is among them, the walk starts at the largest size left below it.
 - Poisoned minimum: only trials that reached the target set the cheapest cost (see `learnt`).
 - Zero variance: equal costs don't make a belief of infinite precision (see `thompson`).
 - Dead trials: one that expired is as if it never ran. A size whose trials failed three times in a row is passed
-  over until one of them ends otherwise; if all that is left keeps failing, the default is handed out, and once
-  anything works again all of them are back.
+  over until one of them ends otherwise; one that has worked before gets another chance after each trial that
+  reached the target; if all that is left keeps failing, the default is handed out, and once anything works again
+  all of them are back.
 - A round in which nothing reached the target: the walk goes on to the sizes it has not tried, and starts over
   with the default once all were tried (see `pruning`).
 - Trials in flight count as observations while a size still has too few, so that the last one it needs is never

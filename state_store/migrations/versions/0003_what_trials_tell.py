@@ -27,7 +27,7 @@ _COLUMNS: tuple[tuple[str, sa.Column[Any]], ...] = (
     ("trial", sa.Column("second_energy_source", sa.String(255), nullable=False, server_default="")),
     ("job", sa.Column("max_step_time_s", sa.Float(53), nullable=False, server_default="86400")),
     ("stage_turn", sa.Column("done_at", sa.DateTime(timezone=True), nullable=True)),
-    ("job", sa.Column("hopeless_stop", sa.Boolean(), nullable=False, server_default=sa.true())),
+    ("job", sa.Column("hopeless_stop", sa.Boolean(), nullable=False, server_default=sa.false())),
     ("trial", sa.Column("least_epochs", sa.Float(53), nullable=True)),
     ("trial", sa.Column("curve", sa.JSON(), nullable=False, server_default="[]")),
     # These are learnt again from the trials once the schema is there.

@@ -100,7 +100,7 @@ CREATE TABLE public.job (
     counted_from integer DEFAULT 0 NOT NULL,
     power_objective character varying(64) DEFAULT 'cost'::character varying NOT NULL,
     max_step_time_s double precision DEFAULT '86400'::double precision NOT NULL,
-    hopeless_stop boolean DEFAULT true NOT NULL,
+    hopeless_stop boolean DEFAULT false NOT NULL,
     accelerators json DEFAULT '[]'::json NOT NULL,
     newcomer text DEFAULT ''::text NOT NULL
 );
@@ -270,7 +270,7 @@ INSERT INTO public.arm VALUES ('job', 8, 2, 1, 239.1111111111111, 1.209876543209
 
 
 
-INSERT INTO public.job VALUES ('job', '', 'running', '[8, 16, 32]', 16, 0.9, true, 100, 0.5, 2, 0, 3, 0, 1000, 86400, 'zeus', 2, 2, 0, 0, 0, 123456, 'none', 0, 0, 33, 238.33333333333331, 8, 3, 5, 5, '{"bit_generator": "PCG64", "state": {"state": 170740881631534979674546372191819977557, "inc": 86625949289666656544807559270110712949}, "has_uint32": 0, "uinteger": 0}', '2026-01-01 00:00:01+00', 0, 0, 0, '2026-01-01 00:00:13+00', NULL, '', 1, false, 0, 'cost', 86400, true, '[]', '');
+INSERT INTO public.job VALUES ('job', '', 'running', '[8, 16, 32]', 16, 0.9, true, 100, 0.5, 2, 0, 3, 0, 1000, 86400, 'zeus', 2, 2, 0, 0, 0, 123456, 'none', 0, 0, 33, 238.33333333333331, 8, 3, 5, 5, '{"bit_generator": "PCG64", "state": {"state": 170740881631534979674546372191819977557, "inc": 86625949289666656544807559270110712949}, "has_uint32": 0, "uinteger": 0}', '2026-01-01 00:00:01+00', 0, 0, 0, '2026-01-01 00:00:13+00', NULL, '', 1, false, 0, 'cost', 86400, false, '[]', '');
 
 
 

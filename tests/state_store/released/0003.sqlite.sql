@@ -63,10 +63,10 @@ CREATE TABLE job (
 	trial_count INTEGER NOT NULL, 
 	report_count INTEGER NOT NULL, 
 	generator_state JSON NOT NULL, 
-	created_at DATETIME NOT NULL, max_concurrent_recurrences_per_user INTEGER DEFAULT '0' NOT NULL, period_s FLOAT DEFAULT '0' NOT NULL, preprocess_every INTEGER DEFAULT '0' NOT NULL, period_began_at DATETIME, clock_back_at DATETIME, data_version VARCHAR(255) DEFAULT '' NOT NULL, data_began_number INTEGER DEFAULT '0' NOT NULL, ended_by_hand BOOLEAN DEFAULT 0 NOT NULL, counted_from INTEGER DEFAULT '0' NOT NULL, power_objective VARCHAR(64) DEFAULT 'cost' NOT NULL, max_step_time_s FLOAT DEFAULT '86400' NOT NULL, hopeless_stop BOOLEAN DEFAULT 1 NOT NULL, accelerators JSON DEFAULT '[]' NOT NULL, newcomer TEXT DEFAULT '' NOT NULL, 
+	created_at DATETIME NOT NULL, max_concurrent_recurrences_per_user INTEGER DEFAULT '0' NOT NULL, period_s FLOAT DEFAULT '0' NOT NULL, preprocess_every INTEGER DEFAULT '0' NOT NULL, period_began_at DATETIME, clock_back_at DATETIME, data_version VARCHAR(255) DEFAULT '' NOT NULL, data_began_number INTEGER DEFAULT '0' NOT NULL, ended_by_hand BOOLEAN DEFAULT 0 NOT NULL, counted_from INTEGER DEFAULT '0' NOT NULL, power_objective VARCHAR(64) DEFAULT 'cost' NOT NULL, max_step_time_s FLOAT DEFAULT '86400' NOT NULL, hopeless_stop BOOLEAN DEFAULT 0 NOT NULL, accelerators JSON DEFAULT '[]' NOT NULL, newcomer TEXT DEFAULT '' NOT NULL, 
 	CONSTRAINT pk_job PRIMARY KEY (job_id)
 );
-INSERT INTO "job" VALUES('job','','running','[8, 16, 32]',16,0.9,1,100,0.5,2.0,0.0,3,0,1000,86400.0,'zeus',2,2,0,0.0,0.0,123456,'none',0,0,33.0,2.38333333333333314391e+02,8,3,5,5,'{"bit_generator": "PCG64", "state": {"state": 170740881631534979674546372191819977557, "inc": 86625949289666656544807559270110712949}, "has_uint32": 0, "uinteger": 0}','2026-01-01 00:00:01.000000',0,0.0,0,'2026-01-01 00:00:13.000000',NULL,'',1,0,0,'cost',86400.0,1,'[]','');
+INSERT INTO "job" VALUES('job','','running','[8, 16, 32]',16,0.9,1,100,0.5,2.0,0.0,3,0,1000,86400.0,'zeus',2,2,0,0.0,0.0,123456,'none',0,0,33.0,2.38333333333333314391e+02,8,3,5,5,'{"bit_generator": "PCG64", "state": {"state": 170740881631534979674546372191819977557, "inc": 86625949289666656544807559270110712949}, "has_uint32": 0, "uinteger": 0}','2026-01-01 00:00:01.000000',0,0.0,0,'2026-01-01 00:00:13.000000',NULL,'',1,0,0,'cost',86400.0,0,'[]','');
 CREATE TABLE profile (
 	id INTEGER NOT NULL, 
 	job_id VARCHAR(255) NOT NULL, 

@@ -59,7 +59,8 @@ class BayesPolicy:
         is_first = not in_flight and not any(_is_tried(learnt, size) for size in sizes)
         if is_first or len(sizes) == 1:
             size = nearest_below(sizes, job.default_batch_size)
-            return _suggestion(job, size, _why_first(job, size, is_first=is_first), _threshold(job, learnt, 0.0))
+            threshold = None if is_first else _threshold_of_the_only(job, learnt, sizes)
+            return _suggestion(job, size, _why_first(job, size, is_first=is_first), threshold)
         situation = _Situation.of(job, learnt, sizes, in_flight)
         index, why = situation.choice()
         return _suggestion(job, sizes[index], why, situation.threshold)
@@ -167,6 +168,11 @@ def _with_flying(believed: CostBelief, flying: Sequence[int]) -> CostBelief:
     expected = believed.log_cost.mean[list(flying)].tolist()
     log_cost = believed.log_cost.observed(flying, expected, [believed.noise_variance] * len(flying))
     return replace(believed, log_cost=log_cost)
+
+
+def _threshold_of_the_only(job: JobSpec, learnt: Learnt, sizes: Sequence[int]) -> float | None:
+    """Return the threshold where one size is left: what it is expected to cost counts there too."""
+    return _threshold(job, learnt, retry_cost(cost_belief(job, learnt, sizes), math.inf, np.array([0])))
 
 
 def _threshold(job: JobSpec, learnt: Learnt, expected_cost: float) -> float | None:
