@@ -44,6 +44,7 @@ class RecordedGpu:
     shortest_window_s = 0.0
     settling_s = 0.0
     why_not = ""
+    is_over = False
 
     def __init__(self, sweep: Sequence[SweepPoint], *, count: int = 1, accelerator: str = "recorded GPU") -> None:
         """Start at the highest limit of a recording.
