@@ -60,22 +60,23 @@ def repair_limits(environ: Mapping[str, str] = os.environ, *, patience_s: float 
     try:
         if not folder_path(environ).exists():
             return
+        dead: list[str] = []
         held = [
             path
             for path, found in noted(limits_folder(environ))
-            if found.is_of_this_boot and not _repair_file(environ, path, 0.0)
+            if found.is_of_this_boot and not _repair_file(environ, path, 0.0, dead)
         ]
         if held and patience_s:
-            _repair_own(environ, held, time.monotonic() + patience_s)
+            _repair_own(environ, held, time.monotonic() + patience_s, dead)
     except OSError as error:
         logger.warning("power limits that may have been left changed can't be looked up: %s", error)
 
 
-def _repair_own(environ: Mapping[str, str], held: Sequence[Path], latest_s: float) -> None:
+def _repair_own(environ: Mapping[str, str], held: Sequence[Path], latest_s: float, dead: list[str]) -> None:
     """Wait for those who hold the limit of a GPU that is this process's own."""
     own = standing_limits_w(environ)
     for path in held:
-        if path.stem not in own or _repair_file(environ, path, max(latest_s - time.monotonic(), 0.0)):
+        if path.stem not in own or _repair_file(environ, path, max(latest_s - time.monotonic(), 0.0), dead):
             continue
         found = peek(path)
         if found is not None:
@@ -98,13 +99,20 @@ def standing_limits_w(environ: Mapping[str, str] = os.environ) -> dict[str, floa
     return {uuid: limit_w for uuid, limit_w in limits_w.items() if limit_w is not None}
 
 
-def _repair_file(environ: Mapping[str, str], path: Path, patience_s: float) -> bool:
-    """Return whether nobody holds the file (any more)."""
+def _repair_file(environ: Mapping[str, str], path: Path, patience_s: float, dead: list[str]) -> bool:
+    """Return whether nobody holds the file (any more).
+
+    Args:
+        environ: Environment variables.
+        path: The file.
+        patience_s: Time in s to wait for whoever holds it.
+        dead: Gets why zeusd doesn't answer: asking again for every GPU would only take time.
+    """
     try:
         file = FoundFile(path, patience_s=patience_s)
         with closing(file):
             if file.read() is not None:
-                _repair_gpu(environ, path.stem, file)
+                _repair_gpu(environ, path.stem, file, dead)
     except BlockingIOError:
         return False
     except OSError as error:  # the other files may be sound
@@ -112,13 +120,13 @@ def _repair_file(environ: Mapping[str, str], path: Path, patience_s: float) -> b
     return True
 
 
-def _repair_gpu(environ: Mapping[str, str], uuid: str, file: FoundFile) -> None:
-    why = ""
+def _repair_gpu(environ: Mapping[str, str], uuid: str, file: FoundFile, dead: list[str]) -> None:
+    why = "".join(dead)
     try:
         # A killed process may have had another GPU than this one has.
         with closing(open_devices(uuid)) as devices:
-            for open_setter in setters(devices, _environ_for(uuid, environ)):
-                with _tried() as refusals, closing(open_setter()) as setter:
+            for open_setter in setters(devices, {} if dead else _environ_for(uuid, environ)):
+                with _tried(dead) as refusals, closing(open_setter()) as setter:
                     put_back(devices, setter, devices.gpus[0], file)
                     return
                 why += "".join(refusals)
@@ -137,9 +145,13 @@ def _environ_for(uuid: str, environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @contextmanager
-def _tried() -> Iterator[list[str]]:
+def _tried(dead: list[str]) -> Iterator[list[str]]:
     refusals: list[str] = []
     try:
         yield refusals
     except (LimitRefusedError, InvalidValueError) as error:
+        from zeus_kfp.zeus_core.power.zeusd_client import ZeusdUnreachableError
+
         refusals.append(f"{error}. ")
+        if isinstance(error, ZeusdUnreachableError):
+            dead.extend(refusals)

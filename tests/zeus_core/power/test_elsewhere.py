@@ -235,3 +235,14 @@ def test_limits_that_another_user_has_kept_are_not_passed_over(shared_folder, mo
 def test_other_users_who_have_left_nothing_are_not_named(shared_folder):
     (shared_folder / f"user-{os.getuid() + 1}" / "GPU-a.json").write_text("")
     assert repair(ZEUS_KFP_LIMITS_FOLDER=str(shared_folder)) == []
+
+
+def test_a_daemon_that_does_not_answer_is_asked_once_on_its_own_machine_too(fake_gpus, monkeypatch, caplog):
+    fake_gpus.set(GPUS="3")
+    subprocess.run([sys.executable, "-c", POD.format(end=KILL)], env=fake_gpus.environ)
+    fake_gpus.set(SET="denied")
+    with socket.create_server(("127.0.0.1", 0)) as listening, closing(Hanging(listening)) as daemon:
+        monkeypatch.setenv("ZEUSD_HOST_PORT", f"127.0.0.1:{listening.getsockname()[1]}")
+        repair_limits()
+    assert ["can't be asked" in record.message for record in caplog.records] == [True, True, True]
+    assert daemon.calls == 1
