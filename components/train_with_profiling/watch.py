@@ -8,7 +8,7 @@ from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
 from zeus_kfp.components.train_with_profiling.kin import taking_in_orphans
 from zeus_kfp.components.train_with_profiling.ledger import Ledger
 from zeus_kfp.components.train_with_profiling.limits import Limits
-from zeus_kfp.components.train_with_profiling.termination import Terminated, terminated_by_signal
+from zeus_kfp.components.train_with_profiling.termination import Terminated, signals_held
 from zeus_kfp.zeus_core.power import repair_limits
 from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent
@@ -85,14 +85,16 @@ class Watch:
         Raises:
             EntryPointError: If it can't be started.
         """
-        with terminated_by_signal(), taking_in_orphans():
+        # Neither the start nor the end may be broken off: training would go on, or its limits stand, unwatched.
+        with signals_held() as signals, taking_in_orphans():
             child = ChildProcess(argv, environ, self._say)
             try:
-                stopped = self._follow(child, cap_s)
-                if stopped:
-                    self._say(f"training is ended: {stopped}")
-                    child.stop(grace_s)
-            except (Terminated, KeyboardInterrupt):
+                with signals.let_through():
+                    stopped = self._follow(child, cap_s)
+                    if stopped:
+                        self._say(f"training is ended: {stopped}")
+                        child.stop(grace_s)
+            except Terminated:
                 self._beat(self._instrument.read())
                 child.stop(TERMINATION_GRACE_S)
                 raise
