@@ -1,5 +1,6 @@
 """See a training process through to its end: pass on its output, keep the books, enforce the limits."""
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ class Ended:
     """How a process ended.
 
     Attributes:
-        exit_code: Its exit code, negative for a signal.
+        exit_code: Its exit code, negative for a signal; that of SIGKILL if even this could not end it.
         stopped: Why its supervisor ended it; "" if it ended by itself.
         last_lines: Last lines of its output, oldest first.
         seen: What it took, as seen from outside.
@@ -104,7 +105,8 @@ class Watch:
                 repair_limits(environ, patience_s=REPAIR_PATIENCE_S)
         self._report(self._follower.read_new(final=True))
         seen = self._start.until(self._instrument.read())
-        assert child.exit_code is not None
+        if child.exit_code is None:
+            return Ended(-signal.SIGKILL, f"{stopped}; its process could not be killed", child.last_lines, seen)
         return Ended(child.exit_code, stopped, child.last_lines, seen)
 
     def _follow(self, child: ChildProcess, cap_s: float) -> str:
