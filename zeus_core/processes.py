@@ -25,15 +25,24 @@ class Process:
         process_id: Its number.
         parent_id: Its parent's; 0 for none.
         session_id: The session that it runs in.
+        started_ticks: When it was started, in clock ticks since the machine was; tells two of one number apart.
+        has_ended: Whether it has ended and is only still listed, as its parent has not asked how.
     """
 
     process_id: int
     parent_id: int
     session_id: int
+    started_ticks: int
+    has_ended: bool
 
 
 def running() -> dict[int, Process]:
-    """Return the processes that run, by number; those that have ended and are only still listed are left out."""
+    """Return the processes that run, by number."""
+    return {number: process for number, process in listed().items() if not process.has_ended}
+
+
+def listed() -> dict[int, Process]:
+    """Return the processes that run and those that have ended but are still listed, by number."""
     try:
         numbers = [int(name) for name in os.listdir(_PROC) if name.isdecimal()]
     except OSError:
@@ -43,11 +52,16 @@ def running() -> dict[int, Process]:
 
 def descendants(process_id: int, processes: dict[int, Process]) -> set[int]:
     """Return the numbers of a process's children, their children, and so on."""
+    return family({process_id}, processes) - {process_id}
+
+
+def family(process_ids: Iterable[int], processes: dict[int, Process]) -> set[int]:
+    """Return the numbers of some processes, their children, the children's children, and so on."""
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent_id, []).append(process.process_id)
-    found: set[int] = set()
-    left = [process_id]
+    found = set(process_ids)
+    left = list(found)
     while left:
         new = [child for child in children.get(left.pop(), ()) if child not in found]
         found.update(new)
@@ -55,12 +69,12 @@ def descendants(process_id: int, processes: dict[int, Process]) -> set[int]:
     return found
 
 
-def mark(process_id: int) -> str:
-    """Return what a process was started with as ZEUS_KFP_TRIAL; "" if it was started without, or can't be read."""
+def mark(process_id: int) -> str | None:
+    """Return what a process was started with as ZEUS_KFP_TRIAL, "" if it was started without; None: can't be read."""
     try:
         entries = (_PROC / str(process_id) / "environ").read_bytes().split(b"\0")
     except OSError:
-        return ""
+        return None
     name = f"{TRIAL_VARIABLE}=".encode()
     return next((os.fsdecode(entry.removeprefix(name)) for entry in entries if entry.startswith(name)), "")
 
@@ -76,5 +90,11 @@ def _seen(process_id: int) -> Process | None:
     except OSError:
         return None
     # The second field is the program's name in brackets, which may itself hold blanks and brackets.
-    state, parent_id, _, session_id = line.rpartition(b")")[2].split()[:4]
-    return None if state in (b"Z", b"X") else Process(process_id, int(parent_id), int(session_id))
+    fields = line.rpartition(b")")[2].split()
+    return Process(
+        process_id,
+        parent_id=int(fields[1]),
+        session_id=int(fields[3]),
+        started_ticks=int(fields[19]),
+        has_ended=fields[0] in (b"Z", b"X"),
+    )

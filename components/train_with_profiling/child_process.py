@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
@@ -35,7 +36,6 @@ class ChildProcess:
         Raises:
             EntryPointError: If the program can't be started.
         """
-        self._kin = Kin(environ.get(TRIAL_VARIABLE, ""))
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -47,6 +47,7 @@ class ChildProcess:
             )
         except (OSError, ValueError) as error:
             raise EntryPointError(f"{argv[0]!r} can't be started: {error}") from error
+        self._kin = Kin(environ.get(TRIAL_VARIABLE, ""), self._process.pid)
         self._write = write
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._ended = threading.Event()
@@ -55,7 +56,7 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """Its exit code, negative for a signal; None until it is closed, and if it can't be killed."""
         return self._process.returncode
 
     @property
@@ -64,34 +65,39 @@ class ChildProcess:
         return list(self._lines)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait up to ``timeout_s`` seconds and return whether it has ended."""
-        return self._ended.wait(max(timeout_s, 0.0))
+        """Wait up to ``timeout_s`` seconds and return whether it has ended; keep in mind what it has started."""
+        has_ended = self._ended.wait(max(timeout_s, 0.0))
+        self._kin.look()
+        return has_ended
 
     def stop(self, grace_s: float) -> None:
-        """Ask the whole group to end, and kill it after ``grace_s`` seconds with all that it has started."""
+        """Ask the whole group to end, and give it and all that it has started ``grace_s`` seconds to do so."""
         self._signal(signal.SIGTERM)
-        self.wait(grace_s)
-        self._kill()
+        latest_s = time.monotonic() + grace_s
+        self._ended.wait(grace_s)
+        # A shell ends at once, while what it runs still saves its checkpoint.
+        self._kin.wait(latest_s - time.monotonic())
 
     def close(self) -> None:
-        """Kill whatever is left of it, and take in the rest of its output."""
-        self._kill()
-        self._reader.join(_DRAIN_S)
-
-    def _kill(self) -> None:
+        """Kill whatever is left of it, take in the rest of its output, and let go of it."""
         self._signal(signal.SIGKILL)
-        left = self._kin.kill(self._process.pid)
+        left = self._kin.kill()
         if left:
             self._write(f"warning: processes {sorted(left)} of the training can't be killed, and may go on")
-        self._ended.wait()
+        self._reader.join(_DRAIN_S)
+        if self._ended.wait(_DRAIN_S):
+            self._process.wait()
 
     def _signal(self, number: int) -> None:
-        # The group outlives its first process for as long as any member runs, so its id is not another's.
+        # Its first process is buried last of all, so that the group's number is not another's.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
     def _await_end(self) -> None:
-        self._process.wait()
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._process.wait()
         self._ended.set()
 
     def _read(self) -> None:

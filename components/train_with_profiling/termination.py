@@ -1,6 +1,5 @@
 """Turn a signal that ends this process into an exception, so that the training process is ended first."""
 
-import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -8,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class Terminated(BaseException):
@@ -20,34 +19,63 @@ class Terminated(BaseException):
         self.number = number
 
 
-@contextmanager
-def terminated_by_signal() -> Iterator[None]:
-    """Raise :class:`Terminated` inside the block on SIGTERM or SIGHUP, then let the signal do its work.
+class Signals:
+    """The signals that ask this process to end: noted, and raised only where that is let."""
 
-    Outside the main thread, where Python allows no handler, nothing is changed.
+    def __init__(self) -> None:
+        """Begin with none noted, and none let through."""
+        self.noted: int | None = None
+        self._are_let = False
+
+    @contextmanager
+    def let_through(self) -> Iterator[None]:
+        """Raise :class:`Terminated` inside the block on the first signal, also one noted before; note the others.
+
+        It is raised at the latest at the block's end, so that what follows the block is never interrupted.
+        """
+        self._are_let = True
+        if self.noted is not None:
+            self._raise()
+        try:
+            yield
+        finally:
+            self._are_let = False
+
+    def note(self, number: int, frame: FrameType | None = None) -> None:
+        """Handle a signal."""
+        if self.noted is None:
+            self.noted = number
+        if self._are_let:
+            self._raise()
+
+    def _raise(self) -> None:
+        assert self.noted is not None
+        self._are_let = False
+        raise Terminated(self.noted)
+
+
+@contextmanager
+def signals_held() -> Iterator[Signals]:
+    """Hold back SIGTERM, SIGHUP and SIGINT until the block's end, but for where the block lets them through.
+
+    After the block the first of them does its work; if this process lives on, :class:`Terminated` is raised. Outside
+    the main thread, where Python allows no handler, nothing is held back.
     """
+    signals = Signals()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield signals
         return
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in handlers.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, _raise)
+            signal.signal(number, signals.note)
     try:
-        yield
-    except Terminated as terminated:
-        _restore(handlers)
-        os.kill(os.getpid(), terminated.number)
-        raise
+        yield signals
     finally:
         _restore(handlers)
-
-
-def _raise(number: int, frame: FrameType | None) -> None:
-    # A second signal must not interrupt the killing of the training process.
-    for other in _SIGNALS:
-        signal.signal(other, signal.SIG_IGN)
-    raise Terminated(number)
+        if signals.noted is not None:
+            signal.raise_signal(signals.noted)
+            raise Terminated(signals.noted)
 
 
 def _restore(handlers: Mapping[signal.Signals, Any]) -> None:

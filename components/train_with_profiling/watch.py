@@ -1,5 +1,6 @@
 """See a training process through to its end: pass on its output, keep the books, enforce the limits."""
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from zeus_kfp.components.train_with_profiling.follower import HistoryFollower
 from zeus_kfp.components.train_with_profiling.kin import taking_in_orphans
 from zeus_kfp.components.train_with_profiling.ledger import Ledger
 from zeus_kfp.components.train_with_profiling.limits import Limits
-from zeus_kfp.components.train_with_profiling.termination import Terminated, terminated_by_signal
+from zeus_kfp.components.train_with_profiling.termination import Terminated, signals_held
 from zeus_kfp.zeus_core.power import repair_limits
 from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent
@@ -29,7 +30,7 @@ class Ended:
     """How a process ended.
 
     Attributes:
-        exit_code: Its exit code, negative for a signal.
+        exit_code: Its exit code, negative for a signal; that of SIGKILL if even this could not end it.
         stopped: Why its supervisor ended it; "" if it ended by itself.
         last_lines: Last lines of its output, oldest first.
         seen: What it took, as seen from outside.
@@ -85,14 +86,16 @@ class Watch:
         Raises:
             EntryPointError: If it can't be started.
         """
-        with terminated_by_signal(), taking_in_orphans():
+        # Neither the start nor the end may be broken off: training would go on, or its limits stand, unwatched.
+        with signals_held() as signals, taking_in_orphans():
             child = ChildProcess(argv, environ, self._say)
             try:
-                stopped = self._follow(child, cap_s)
-                if stopped:
-                    self._say(f"training is ended: {stopped}")
-                    child.stop(grace_s)
-            except (Terminated, KeyboardInterrupt):
+                with signals.let_through():
+                    stopped = self._follow(child, cap_s)
+                    if stopped:
+                        self._say(f"training is ended: {stopped}")
+                        child.stop(grace_s)
+            except Terminated:
                 self._beat(self._instrument.read())
                 child.stop(TERMINATION_GRACE_S)
                 raise
@@ -102,7 +105,8 @@ class Watch:
                 repair_limits(environ, patience_s=REPAIR_PATIENCE_S)
         self._report(self._follower.read_new(final=True))
         seen = self._start.until(self._instrument.read())
-        assert child.exit_code is not None
+        if child.exit_code is None:
+            return Ended(-signal.SIGKILL, f"{stopped}; its process could not be killed", child.last_lines, seen)
         return Ended(child.exit_code, stopped, child.last_lines, seen)
 
     def _follow(self, child: ChildProcess, cap_s: float) -> str:

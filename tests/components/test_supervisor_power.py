@@ -10,7 +10,10 @@ import textwrap
 import pytest
 
 from tests.fake_zeusd import Shown, TcpDaemon, running
+from zeus_kfp.components.train_with_profiling.child_process import ChildProcess
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
+from zeus_kfp.components.train_with_profiling.termination import Terminated
+from zeus_kfp.zeus_core import processes
 from zeus_kfp.zeus_core.profile import read_profiles
 from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
 
@@ -111,7 +114,10 @@ def test_a_trial_that_outlives_its_time_is_repaired_too(fake_gpus, train):
 SUPERVISOR = """
 import sys
 from tests.fake_zeusd import Shown, TcpDaemon, running
+from zeus_kfp.components.train_with_profiling.child_process import ChildProcess
 from zeus_kfp.components.train_with_profiling.supervisor import supervise
+from zeus_kfp.components.train_with_profiling.termination import Terminated
+from zeus_kfp.zeus_core import processes
 from zeus_kfp.zeus_core.trial import TrialPlan
 folder, plan = sys.argv[1:]
 names = ("model_path", "model_uri", "history_path", "profile_path")
@@ -131,6 +137,52 @@ def test_a_supervisor_that_must_end_repairs_before_it_does(fake_gpus, tmp_path):
         process.terminate()
     assert process.returncode == -signal.SIGTERM
     assert fake_gpus.limits_w() == [250]
+
+
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@pytest.fixture
+def signalled(monkeypatch):
+    """Ask this process to end just before or after a method is called; return what its own handler got."""
+    got = []
+    handlers = {number: signal.signal(number, lambda n, _: got.append(n)) for number in ENDING}
+
+    def at(owner, name, *numbers, is_after=False):
+        original = getattr(owner, name)
+
+        def around(self, *args, **options):
+            result = original(self, *args, **options) if is_after else None
+            for number in numbers:
+                signal.raise_signal(number)
+            return result if is_after else original(self, *args, **options)
+
+        monkeypatch.setattr(owner, name, around)
+        return got
+
+    yield at
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_while_training_is_buried_does_not_prevent_the_repair(fake_gpus, train, signalled, number):
+    got = signalled(ChildProcess, "close", number, *ENDING)
+    with pytest.raises(Terminated, match=signal.Signals(number).name):
+        train("os.kill(os.getpid(), signal.SIGKILL)")
+    assert fake_gpus.set_count() > 1
+    assert fake_gpus.limits_w() == [250]
+    assert got == [number]
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_while_training_starts_leaves_no_process(train, signalled, tmp_path, number):
+    got = signalled(subprocess.Popen, "__init__", number, is_after=True)
+    before = set(processes.running())
+    with pytest.raises(Terminated, match=signal.Signals(number).name):
+        train("time.sleep(600)")
+    assert set(processes.descendants(os.getpid(), processes.running())) <= before
+    assert got == [number]
 
 
 def test_the_profile_is_an_artifact(fake_gpus, train, tmp_path):
