@@ -95,7 +95,9 @@ class ChildProcess:
 
     def _await_end(self) -> None:
         if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            # Where this process ignores SIGCHLD, the kernel buries its children, and none is left to be asked.
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         else:
             self._process.wait()
         self._ended.set()

@@ -283,6 +283,5 @@ def test_training_that_cannot_be_killed_holds_up_nothing(launch, capfd, monkeypa
         int(n) for n in re.findall(r"\[(\d+)\]", capfd.readouterr().out)
     }
     os.kill(training, signal.SIGKILL)
-    os.waitpid(training, 0)
     assert outcome.state is TrialState.NOT_REACHED
     assert outcome.reason == "time cap: 0.5 s are over; its process could not be killed"
