@@ -43,7 +43,7 @@ def train(trial):
     print("lines", lines[0], flush=True)
     os._exit(0)
 """
-LAST_LINE = 600
+LAST_LINE = 680
 LAST_CALL = 95
 CHANCE = random.Random(20261130)
 

@@ -41,7 +41,10 @@ def test_the_second_waits_until_the_first_has_its_data(overlapping, clock, capsy
             overlapping.suggest("job", "a", 1)
 
     assert waited(overlapping, clock, "b", then=then) == 50.0
-    assert capsys.readouterr().out == ("recurrence 1 of run a preprocesses the same data (-0): this one waits for it\n")
+    assert capsys.readouterr().out == (
+        "recurrence 1 of run a preprocesses the same data (-0): this one waits for it. If that run is dead, "
+        "`zeus-kfp recurrences close job a` says so\n"
+    )
 
 
 def test_the_second_waits_no_longer_than_the_firsts_lease_and_keeps_its_own(overlapping, clock):
