@@ -23,12 +23,13 @@ from zeus_kfp.zeus_core.training.summary import Ending, Summary
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ddp.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
 TOGETHER = """
-import ctypes, json, os, sys
+import atexit, ctypes, json, os, sys
 import pynvml
 from torch import distributed
 from zeus_kfp.zeus_core.training import Trial
 
 distributed.init_process_group("gloo")
+atexit.register(distributed.destroy_process_group)  # else gloo's threads may abort a process that ends
 rank = distributed.get_rank()
 fake = ctypes.CDLL("libnvidia-ml.so.1")
 fake.fake_nvml_work.argtypes, fake.fake_nvml_work.restype = [ctypes.c_double], ctypes.c_double
@@ -53,12 +54,13 @@ with open(sys.argv[1] + f"/rank{rank}.json", "w") as file:
     json.dump({"limits": limits, "epochs": trial.epoch, "reached": trial.reached}, file)
 """
 REDUCE = """
-import json, math, sys
+import atexit, json, math, sys
 from torch import distributed
 from zeus_kfp.zeus_core.training.fleet import Hardware, joined, parted
 from zeus_kfp.zeus_core.training.group import open_group
 from zeus_kfp.zeus_core.training.instrument import Spent
 distributed.init_process_group("gloo")
+atexit.register(distributed.destroy_process_group)  # else gloo's threads may abort a process that ends
 group, rank = open_group(), distributed.get_rank()
 group.connect()
 total = group.total(Spent(100.0, 1.0 + rank))
@@ -83,7 +85,7 @@ for epoch in trial.epochs():
 
 
 NODES = """
-import ctypes, json, os, sys
+import atexit, ctypes, json, os, sys
 own = os.environ.get("OWN_GPUS", "").split()
 if own:
     os.environ["CUDA_VISIBLE_DEVICES"] = own[int(os.environ["LOCAL_RANK"])]
@@ -91,6 +93,7 @@ from torch import distributed
 from zeus_kfp.zeus_core.training import Trial
 
 distributed.init_process_group("gloo")
+atexit.register(distributed.destroy_process_group)  # else gloo's threads may abort a process that ends
 rank = distributed.get_rank()
 fake = ctypes.CDLL("libnvidia-ml.so.1")
 fake.fake_nvml_work.argtypes, fake.fake_nvml_work.restype = [ctypes.c_double], ctypes.c_double
@@ -245,18 +248,17 @@ def test_gpus_of_different_models_on_different_nodes_are_refused_by_name(fake_gp
 
 def test_without_gpus_the_estimate_is_of_all_processes_and_of_the_machine_once(assignment, tmp_path):
     busy = """
-import time
+import atexit, time
 from torch import distributed
 from zeus_kfp.zeus_core.training import Trial
 distributed.init_process_group("gloo")
+atexit.register(distributed.destroy_process_group)  # else gloo's threads may abort a process that ends
 trial = Trial.from_environment()
 for epoch in trial.epochs():
     start = time.process_time()
     while time.process_time() - start < 0.5:
         pass
     trial.report_metric(1.0)
-# Else gloo's threads may still run as the process ends, which aborts it.
-distributed.destroy_process_group()
 """
     environ = os.environ | {"ZEUS_KFP_TRIAL": str(tmp_path / "trial.json"), "CUDA_VISIBLE_DEVICES": ""}
     torchrun(["--no-python", sys.executable, "-c", busy], environ)
