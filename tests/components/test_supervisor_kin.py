@@ -203,7 +203,8 @@ def test_a_number_that_was_given_away_again_is_not_that_of_kin(start):
 def test_orphans_that_end_are_buried_while_training_goes_on(start):
     child = start("sh", "-c", "for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo started; exec sleep 600")
     until(child, lambda: child.last_lines == ["started"])
-    until(child, lambda: not descendants(os.getpid(), listed()) - {child._process.pid})
+    session_id = child._process.pid
+    until(child, lambda: [p.process_id for p in listed().values() if p.session_id == session_id] == [session_id])
 
 
 def test_its_number_is_kept_until_it_is_closed(start):

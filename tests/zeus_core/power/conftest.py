@@ -1,4 +1,4 @@
-"""A process of its own that sets power limits."""
+"""A process of its own that sets power limits, and recorded sweeps over them."""
 
 import subprocess
 
@@ -16,3 +16,18 @@ def set_and(fake_gpus):
         return done.returncode, done.stdout + done.stderr
 
     return run
+
+
+@pytest.fixture(
+    params=[
+        "V100+bert-base-uncased+gpu0",
+        "V100+resnet18+gpu0",
+        "V100+resnet18+gpu0,1",
+        "V100+resnet50+gpu0",
+        "V100+resnet50+gpu0,1",
+        "V100+shufflenetv2+gpu0",
+    ]
+)
+def recorded_sweep(request, shared_data):
+    """Return the file of a recorded sweep, for each in turn."""
+    return shared_data(f"zeus-power-sweeps/{request.param}.csv")

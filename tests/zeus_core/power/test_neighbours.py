@@ -1,7 +1,5 @@
 """GPUs that others use or whose limit others set: strangers, other trials of the process, administrators."""
 
-import os
-import signal
 import subprocess
 import sys
 from contextlib import closing
@@ -10,13 +8,6 @@ import pytest
 
 from tests.zeus_core.power.setting import administrator_sets
 from zeus_kfp.zeus_core.power import open_limiter, repair_limits
-
-# Starts a sleeper, tells its number, and ends: nobody knows any more where the sleeper came from.
-ADOPTED = """
-import subprocess, sys
-sleeper = subprocess.Popen(["sleep", "600"], start_new_session={}, stdout=-3, stderr=-3)
-print(sleeper.pid)
-"""
 
 # A launcher as torchrun is one: every rank leads a session of its own, and has the launcher for its parent.
 LAUNCHER = """
@@ -27,22 +18,6 @@ environ = os.environ | {"FAKE_NVML_PROCESS": str(rank_1.pid)}
 subprocess.run([sys.executable, "-c", code], env=environ, start_new_session=True)
 rank_1.kill()
 """
-
-
-@pytest.fixture
-def adopted():
-    """Return a function that starts a process which is nobody's."""
-    started = []
-
-    def start(other_session=True, **environ):
-        code = ADOPTED.format(other_session)
-        told = subprocess.run([sys.executable, "-c", code], env=os.environ | environ, capture_output=True, check=True)
-        started.append(int(told.stdout))
-        return started[-1]
-
-    yield start
-    for process_id in started:
-        os.kill(process_id, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("other_session", "name"), [(True, "observe only"), (False, "nvml")])
