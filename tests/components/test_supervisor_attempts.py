@@ -4,45 +4,17 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.components.supervised import plan_with
 from zeus_kfp.components.train_with_profiling.ledger import FOLDER, Ledger, trial_folder
-from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.zeus_core.errors import EntryPointError
 from zeus_kfp.zeus_core.training.instrument import Spent
-from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
+from zeus_kfp.zeus_core.trial import TrialOutcome, TrialState
 
-PLAN = TrialPlan(
-    job_id="digits",
-    run_id="run 1/../x",
-    slot=2,
-    number=7,
-    batch_size=64,
-    purpose=Purpose.SAMPLING,
-    why="",
-    learning_rate_factor=1.0,
-    target_metric=0.9,
-    higher_is_better=True,
-    max_epochs=5,
-    eta_knob=0.5,
-    max_power_w=0.0,
-    cost_threshold=None,
-    max_trial_time_s=100.0,
-)
-SUPERVISE = """
-import sys
-from zeus_kfp.components.train_with_profiling.supervisor import supervise
-from zeus_kfp.zeus_core.trial import TrialPlan
-out = sys.argv[2]
-print("outcome", supervise(
-    TrialPlan.from_json(sys.argv[1]), entry_point="user:train", arguments={}, data_path="", model_uri="uri",
-    model_path=out + "/model", history_path=out + "/history.jsonl", profile_path=out + "/profile.json",
-    checkpoint_dir=out + "/volume").to_json())
-"""
+PLAN = plan_with(run_id="run 1/../x", slot=2)
 RESUMING = """
 import pathlib, threading
 def train(trial):
@@ -59,19 +31,11 @@ def train(trial):
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(start_supervisor, tmp_path):
     """Start a supervisor in a process of its own, as a pod does."""
 
-    def begin(code, pod, plan=PLAN):
-        (tmp_path / "user.py").write_text(code)
-        environ = os.environ | {"PYTHONPATH": str(tmp_path), "KFP_POD_NAME": pod, "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.Popen(
-            [sys.executable, "-c", SUPERVISE, plan.to_json(), str(tmp_path)],
-            env=environ,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    def begin(code, pod):
+        return start_supervisor(code, PLAN, {"KFP_POD_NAME": pod}, checkpoint_dir=str(tmp_path / "volume"))
 
     return begin
 
@@ -124,21 +88,12 @@ def test_an_attempt_that_is_asked_to_end_enters_what_it_took_so_far(start, tmp_p
 
 
 @pytest.fixture
-def train(tmp_path):
-    def run(code="def train(trial): raise OSError", plan=PLAN, pod="pod", entry_point="user:train"):
-        (tmp_path / "user.py").write_text(code)
-        return supervise(
-            plan,
-            entry_point=entry_point,
-            arguments={},
-            data_path="",
-            model_path=str(tmp_path / "model"),
-            model_uri="uri",
-            history_path=str(tmp_path / "history.jsonl"),
-            profile_path=str(tmp_path / "profile.json"),
-            checkpoint_dir=str(tmp_path / "volume"),
-            environ=os.environ | {"PYTHONPATH": str(tmp_path), "KFP_POD_NAME": pod, "PYTHONDONTWRITEBYTECODE": "1"},
-        )
+def train(train, tmp_path):
+    """Supervise a trial in this process, as a pod of some name."""
+
+    def run(code="def train(trial): raise OSError", plan=PLAN, pod="pod", **arguments):
+        volume = str(tmp_path / "volume")
+        return train(code, plan, {"KFP_POD_NAME": pod}, checkpoint_dir=volume, **arguments).outcome
 
     return run
 
@@ -195,9 +150,9 @@ def test_an_attempt_that_had_ended_is_told_again(train):
 def test_a_model_that_was_lost_with_its_pod_is_trained_again(train, tmp_path):
     first = train(SAVING)
     assert train("def train(trial): raise OSError", pod="pod-2") == first
-    (tmp_path / "model").unlink()
+    (tmp_path / "out" / "model").unlink()
     second = train(SAVING, pod="pod-3")
-    assert (second.state, second.model_uri, second.attempts) == (TrialState.REACHED, "uri", 2)
+    assert (second.state, second.model_uri, second.attempts) == (TrialState.REACHED, "s3://bucket/model", 2)
     assert second.energy_j > first.energy_j
 
 

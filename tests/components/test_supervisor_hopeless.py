@@ -2,36 +2,19 @@
 
 import dataclasses
 import json
-import os
 
 import pytest
 
+from tests.components.supervised import plan_with
 from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
-from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.records import TrialRecord
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learning_curve import MOST_POINTS, reference_of
 from zeus_kfp.zeus_core.training.instrument import Spent
-from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
+from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan, TrialState
 
-PLAN = TrialPlan(
-    job_id="regression",
-    run_id="run",
-    slot=1,
-    number=1,
-    batch_size=64,
-    purpose=Purpose.SAMPLING,
-    why="",
-    learning_rate_factor=1.0,
-    target_metric=0.01,
-    higher_is_better=False,
-    max_epochs=60,
-    eta_knob=0.5,
-    max_power_w=0.0,
-    cost_threshold=None,
-    max_trial_time_s=30.0,
-)
+PLAN = plan_with(target_metric=0.01, higher_is_better=False, max_epochs=60, max_trial_time_s=30.0)
 TRAINING = """
 import torch
 
@@ -62,26 +45,13 @@ if sys.argv[2] == "wait":
 
 
 @pytest.fixture
-def train(tmp_path):
-    """Write a module `user` and supervise a trial in it."""
-    (tmp_path / "user.py").write_text(TRAINING)
+def train(train, tmp_path):
+    """Supervise a trial of this training, or of another entry point; its arguments are the training's own."""
     (tmp_path / "writing.py").write_text(WRITING)
 
     def run(plan=PLAN, entry_point="user:train", name="out", checkpoint_dir="", **arguments) -> TrialOutcome:
-        out = tmp_path / name
-        environ = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-        paths = {f"{kind}_path": str(out / kind) for kind in ("model", "history", "profile")}
-        return supervise(
-            plan,
-            entry_point=entry_point,
-            arguments=arguments,
-            data_path="",
-            model_uri="",
-            environ=environ,
-            checkpoint_dir=checkpoint_dir,
-            grace_s=0.5,
-            **paths,
-        )
+        where = {"out": name, "entry_point": entry_point, "checkpoint_dir": checkpoint_dir}
+        return train(TRAINING, plan, arguments=arguments, **where).outcome
 
     return run
 

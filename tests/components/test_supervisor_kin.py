@@ -1,6 +1,5 @@
 """What training leaves behind in sessions of its own ends with it, and so do the limits that it holds."""
 
-import dataclasses
 import os
 import re
 import signal
@@ -10,30 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.components.supervised import PLAN, plan_with
 from zeus_kfp.components.train_with_profiling import child_process, kin
 from zeus_kfp.components.train_with_profiling.child_process import ChildProcess
 from zeus_kfp.components.train_with_profiling.kin import Kin, taking_in_orphans
-from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.zeus_core.processes import descendants, listed, mark, running
-from zeus_kfp.zeus_core.trial import Purpose, TrialPlan, TrialState
+from zeus_kfp.zeus_core.trial import TrialState
 
-PLAN = TrialPlan(
-    job_id="digits",
-    run_id="run/1",
-    slot=1,
-    number=7,
-    batch_size=64,
-    purpose=Purpose.EXPLORATION,
-    why="the walk's next step",
-    learning_rate_factor=1.5,
-    target_metric=0.9,
-    higher_is_better=True,
-    max_epochs=5,
-    eta_knob=0.5,
-    max_power_w=0.0,
-    cost_threshold=None,
-    max_trial_time_s=100.0,
-)
 # As torchrun does it: the launcher is one process, and every worker leads a session of its own.
 LAUNCHER = """
 import os, signal, subprocess, sys, time
@@ -81,7 +63,7 @@ def sleeping(**options):
 
 
 @pytest.fixture
-def launch(fake_gpus, tmp_path, monkeypatch):
+def launch(train, fake_gpus, tmp_path, monkeypatch):
     """Supervise a launcher on two GPUs; return the outcome and the workers that it has had."""
     monkeypatch.chdir(tmp_path)
 
@@ -90,19 +72,7 @@ def launch(fake_gpus, tmp_path, monkeypatch):
         (tmp_path / "launcher.py").write_text(launcher.replace("{end}", end))
         (tmp_path / "workers").touch()
         (tmp_path / "worker.py").write_text(WORKER.replace("{before}", before))
-        (tmp_path / "out").mkdir()
-        outcome = supervise(
-            plan,
-            entry_point="launcher.py",
-            arguments={},
-            data_path="",
-            model_path=str(tmp_path / "out" / "model"),
-            model_uri="s3://bucket/model",
-            history_path=str(tmp_path / "out" / "history.jsonl"),
-            profile_path=str(tmp_path / "out" / "profile.json"),
-            environ=fake_gpus.environ,
-            grace_s=0.5,
-        )
+        outcome = train(plan=plan, environ=fake_gpus.environ, entry_point="launcher.py").outcome
         return outcome, [int(line) for line in (tmp_path / "workers").read_text().split()]
 
     return run
@@ -233,7 +203,8 @@ def test_a_number_that_was_given_away_again_is_not_that_of_kin(start):
 def test_orphans_that_end_are_buried_while_training_goes_on(start):
     child = start("sh", "-c", "for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo started; exec sleep 600")
     until(child, lambda: child.last_lines == ["started"])
-    until(child, lambda: not descendants(os.getpid(), listed()) - {child._process.pid})
+    session_id = child._process.pid
+    until(child, lambda: [p.process_id for p in listed().values() if p.session_id == session_id] == [session_id])
 
 
 def test_its_number_is_kept_until_it_is_closed(start):
@@ -276,9 +247,7 @@ def test_training_that_cannot_be_killed_holds_up_nothing(launch, capfd, monkeypa
         patch.setattr(os, "killpg", refuse)
         patch.setattr(kin, "_LONGEST_S", 0.1)
         patch.setattr(child_process, "_DRAIN_S", 0.1)
-        outcome, _ = launch(
-            launcher="import time; time.sleep(600)", plan=dataclasses.replace(PLAN, max_trial_time_s=0.5)
-        )
+        outcome, _ = launch(launcher="import time; time.sleep(600)", plan=plan_with(max_trial_time_s=0.5))
     [training] = set(descendants(os.getpid(), running())) & {
         int(n) for n in re.findall(r"\[(\d+)\]", capfd.readouterr().out)
     }

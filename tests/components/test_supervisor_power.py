@@ -1,80 +1,51 @@
 """Real training processes on GPUs of the fake NVML, under the supervisor: the limit found is what stands at the end."""
 
-import dataclasses
 import os
 import signal
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
+from tests.components.supervised import plan_with
 from tests.fake_zeusd import Shown, TcpDaemon, running
+from tests.virtual_gpu import VIRTUAL_GPU
 from zeus_kfp.components.train_with_profiling.child_process import ChildProcess
-from zeus_kfp.components.train_with_profiling.supervisor import supervise
 from zeus_kfp.components.train_with_profiling.termination import Terminated
 from zeus_kfp.zeus_core import processes
 from zeus_kfp.zeus_core.profile import read_profiles
-from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
+from zeus_kfp.zeus_core.trial import TrialOutcome, TrialState
 
-PLAN = TrialPlan(
-    job_id="digits",
-    run_id="run/1",
-    slot=1,
-    number=7,
-    batch_size=64,
-    purpose=Purpose.EXPLORATION,
-    why="the walk's next step",
-    learning_rate_factor=1.5,
-    target_metric=0.9,
-    higher_is_better=True,
-    max_epochs=5,
-    eta_knob=0.5,
-    max_power_w=0.0,
-    cost_threshold=None,
-    max_trial_time_s=100.0,
-)
-TRAINING = """
-import ctypes, os, signal, sys, time
-fake = ctypes.CDLL("libnvidia-ml.so.1")
-fake.fake_nvml_work.argtypes = [ctypes.c_double]
-fake.fake_nvml_work.restype = ctypes.c_double
+TRAINING = (
+    VIRTUAL_GPU
+    + """
+import os, signal, sys, time
 
 def train(trial):
-    # The virtual clock of the fake GPUs, so that no test needs time.
-    trial._logbook._instrument._clock = lambda: fake.fake_nvml_work(0.0)
+    follow_the_gpu(trial)
     for epoch in trial.epochs():
         for step in trial.train(range(400)):
-            fake.fake_nvml_work(0.1)
+            work(0.1)
             if epoch == 0 and step == STEP:
                 {code}
         trial.report_metric(epoch / 2)
 """
+)
+
+
+def training(code, step=120):
+    """Return training that does something in the middle of profiling."""
+    return TRAINING.replace("{code}", code).replace("STEP", str(step))
 
 
 @pytest.fixture
-def train(fake_gpus, tmp_path):
+def train(train, fake_gpus):
     """Supervise a trial that does something in the middle of profiling."""
 
-    def run(code, step=120, plan=PLAN, **arguments):
+    def run(code, step=120, **arguments):
         fake_gpus.set(HIGHEST_MW="250000")
-        source = textwrap.dedent(TRAINING).replace("{code}", code).replace("STEP", str(step))
-        (tmp_path / "user.py").write_text(source)
-        (tmp_path / "out").mkdir()
-        environ = fake_gpus.environ | {"PYTHONPATH": str(tmp_path), "ZEUS_KFP_POWER_PROFILE_STEPS": "40"}
-        return supervise(
-            plan,
-            entry_point="user:train",
-            arguments={},
-            data_path="",
-            model_path=str(tmp_path / "out" / "model"),
-            model_uri="s3://bucket/model",
-            history_path=str(tmp_path / "out" / "history.jsonl"),
-            profile_path=str(tmp_path / "out" / "profile.json"),
-            environ=environ,
-            grace_s=0.5,
-            **arguments,
-        )
+        environ = fake_gpus.environ | {"ZEUS_KFP_POWER_PROFILE_STEPS": "40"}
+        return train(training(code, step), environ=environ, **arguments).outcome
 
     return run
 
@@ -106,32 +77,14 @@ def test_a_kill_at_any_moment_of_profiling_leaves_nothing_behind(fake_gpus, trai
 
 def test_a_trial_that_outlives_its_time_is_repaired_too(fake_gpus, train):
     signals = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-    outcome = train(signals, plan=dataclasses.replace(PLAN, max_trial_time_s=3.0))
+    outcome = train(signals, plan=plan_with(max_trial_time_s=3.0))
     assert outcome.state is TrialState.NOT_REACHED
     assert fake_gpus.limits_w() == [250]
 
 
-SUPERVISOR = """
-import sys
-from tests.fake_zeusd import Shown, TcpDaemon, running
-from zeus_kfp.components.train_with_profiling.child_process import ChildProcess
-from zeus_kfp.components.train_with_profiling.supervisor import supervise
-from zeus_kfp.components.train_with_profiling.termination import Terminated
-from zeus_kfp.zeus_core import processes
-from zeus_kfp.zeus_core.trial import TrialPlan
-folder, plan = sys.argv[1:]
-names = ("model_path", "model_uri", "history_path", "profile_path")
-supervise(TrialPlan.from_json(plan), entry_point="user:train", arguments={}, data_path="",
-          **{name: f"{folder}/{name}" for name in names})
-"""
-
-
-def test_a_supervisor_that_must_end_repairs_before_it_does(fake_gpus, tmp_path):
+def test_a_supervisor_that_must_end_repairs_before_it_does(fake_gpus, start_supervisor):
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
-    (tmp_path / "user.py").write_text(TRAINING.replace("{code}", deaf).replace("STEP", "120"))
-    environ = fake_gpus.environ | {"PYTHONPATH": str(tmp_path)}
-    arguments = [sys.executable, "-c", SUPERVISOR, str(tmp_path), PLAN.to_json()]
-    with subprocess.Popen(arguments, env=environ, stdout=subprocess.PIPE, text=True) as process:
+    with start_supervisor(training(deaf), environ=fake_gpus.environ) as process:
         assert any("deaf" in line for line in process.stdout)
         assert fake_gpus.limits_w() != [250]
         process.terminate()
@@ -236,15 +189,14 @@ def test_a_pod_that_is_killed_whole_is_repaired_by_the_next_trial(fake_gpus, tra
     assert os.listdir(tmp_path / "limits")
 
 
-def test_limits_found_outlive_the_pod_beside_its_checkpoints(fake_gpus, train, tmp_path, monkeypatch):
+def test_limits_found_outlive_the_pod_beside_its_checkpoints(fake_gpus, train, start_supervisor, tmp_path, monkeypatch):
     monkeypatch.delenv("ZEUS_KFP_LIMITS_FOLDER")
     volume = tmp_path / "volume"
     kill_all = "os.kill(os.getppid(), signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)"
-    (tmp_path / "user.py").write_text(TRAINING.replace("{code}", kill_all).replace("STEP", "120"))
-    script = SUPERVISOR.replace("arguments={}", f"arguments={{}}, checkpoint_dir={str(volume)!r}")
-    environ = fake_gpus.environ | {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path), PLAN.to_json()], env=environ)
-    assert done.returncode == -signal.SIGKILL
+    environ = fake_gpus.environ | {"TMPDIR": str(tmp_path)}
+    with start_supervisor(training(kill_all), environ=environ, checkpoint_dir=str(volume)) as pod:
+        pod.communicate()
+    assert pod.returncode == -signal.SIGKILL
     assert fake_gpus.limits_w() != [250]
     outcome = train("pass", checkpoint_dir=str(volume))
     assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250}

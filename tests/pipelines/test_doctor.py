@@ -126,7 +126,6 @@ def test_a_trial_that_sets_limits_now_is_seen_and_not_disturbed(found, fake_gpus
     ("variables", "why"),
     [
         ({"MIG": "on"}, "GPU 0 is divided (MIG)"),
-        ({"PROCESS": "1"}, "process 1 works on GPU 0"),
         ({"LIMITS": "unsupported"}, "GPU 0 doesn't tell its power limits"),
     ],
 )
@@ -134,6 +133,14 @@ def test_what_stands_in_the_way_of_a_limit_is_named(found, fake_gpus, may_admini
     fake_gpus.set(**variables)
     finding = found()["power limits"]
     assert (finding.verdict, why in finding.found) == (Verdict.LACKING, True)
+
+
+def test_a_gpu_that_a_stranger_works_on_would_be_left_alone(found, fake_gpus, may_administer, adopted):
+    stranger = adopted()
+    fake_gpus.set(PROCESS=str(stranger))
+    finding = found()["power limits"]
+    assert finding.verdict is Verdict.LACKING
+    assert f"process {stranger} works on GPU 0" in finding.found
 
 
 def test_a_card_without_a_counter(found, fake_gpus):

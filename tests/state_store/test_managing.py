@@ -167,7 +167,8 @@ def test_a_patience_that_is_none_is_refused(tmp_path, patience_s):
 
 
 def test_a_clock_without_a_time_zone_is_refused(tmp_path):
-    with StateStore(f"sqlite:///{tmp_path}/store.db", clock=lambda: datetime(2026, 1, 1)) as store:  # noqa: DTZ001
+    naive = datetime(2026, 1, 1)  # noqa: DTZ001  # what is to be refused
+    with StateStore(f"sqlite:///{tmp_path}/store.db", clock=lambda: naive) as store:
         with pytest.raises(InvalidValueError, match="with a time zone"):
             store.open_recurrence(SPEC, "run")
         assert store.jobs() == ()

@@ -1,11 +1,9 @@
 """The suggestions equal those of the published in-process policy, fed with the same costs from the same seed.
 
-The published policy is `zeus==0.16.0`, installed for tests only. Recorded traces are found through the
-environment variable ZEUS_KFP_SHARED_DATA.
+The published policy is `zeus==0.16.0`, installed for tests only.
 """
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,12 +26,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:predict_expectations called when arm"),
 ]
 
-SHARED = os.environ.get("ZEUS_KFP_SHARED_DATA", "")
-TRACES = Path(SHARED) / "zeus-traces"
-needs_traces = pytest.mark.skipif(
-    not SHARED or not (TRACES / "summary_train.csv").is_file(),
-    reason="ZEUS_KFP_SHARED_DATA names no folder with zeus-traces/summary_train.csv",
-)
 SEEDS = range(20)
 # Target, max_epochs and default batch size of the paper's jobs.
 PAPER_JOBS = {
@@ -157,11 +149,10 @@ def published_pruning(job: JobSpec, **flags: bool) -> object:
 class TraceJob:
     """A recorded job: which batch sizes there are, and what a trial at one costs."""
 
-    def __init__(self, gpu: str, dataset: str, target: float, max_epochs: int, is_hard: bool = False) -> None:
+    def __init__(self, files: tuple[Path, Path], dataset: str, target: float, max_epochs: int, is_hard: bool) -> None:
         self.is_hard = is_hard
         pandas = pytest.importorskip("pandas")
-        train = pandas.read_csv(TRACES / "summary_train.csv")
-        power = pandas.read_csv(TRACES / f"summary_power_{gpu}.csv")
+        train, power = (pandas.read_csv(file) for file in files)
         frame = train[(train.dataset == dataset) & (train.target_metric == target)].merge(power)
         max_power = power.power_limit.max()
         epoch_cost = (ETA_KNOB * frame.average_power + (1 - ETA_KNOB) * max_power) * frame.time_per_epoch
@@ -191,13 +182,15 @@ class TraceJob:
 
 
 @pytest.fixture(params=[(gpu, data) for gpu in ("v100", "a40") for data in PAPER_JOBS], ids="-".join)
-def recorded(request: pytest.FixtureRequest) -> list[tuple[TraceJob, int]]:
+def recorded(
+    request: pytest.FixtureRequest, trace_files: Callable[[str], tuple[Path, Path]]
+) -> list[tuple[TraceJob, int]]:
     gpu, dataset = request.param
+    files = trace_files(gpu)
     jobs = ((PAPER_JOBS[dataset], False), (HARD_JOBS[dataset], True))
-    return [(TraceJob(gpu, dataset, target, epochs, hard), default) for (target, epochs, default), hard in jobs]
+    return [(TraceJob(files, dataset, target, epochs, hard), default) for (target, epochs, default), hard in jobs]
 
 
-@needs_traces
 @pytest.mark.parametrize(
     ("knobs", "num_trials"), [({}, 150), ({"window_size": 4}, 100), ({"beta_knob": math.inf}, 70)], ids=str
 )
@@ -209,7 +202,6 @@ def test_recorded_jobs_get_the_published_suggestions(recorded, knobs, num_trials
             assert equal == num_trials or trace.is_hard
 
 
-@needs_traces
 @pytest.mark.parametrize("knobs", [{}, {"window_size": 3}], ids=str)
 def test_overlapping_recurrences_get_the_published_suggestions(recorded, knobs) -> None:
     for trace, default in recorded:

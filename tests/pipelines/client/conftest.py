@@ -2,7 +2,6 @@
 
 import os
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import kfp
 import pytest
@@ -41,11 +40,17 @@ def no_cluster_of_the_user(monkeypatch, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def description():
-    """The API's published description, or None where the shared data is not at hand."""
-    root = os.environ.get("ZEUS_KFP_SHARED_DATA", "")
-    file = Path(root) / SWAGGER
-    return ApiDescription(file) if root and file.exists() else None
+def description(shared_data):
+    """The API's published description, or None where it is not at hand."""
+    file = shared_data(SWAGGER, is_needed=False)
+    return ApiDescription(file) if file else None
+
+
+@pytest.fixture
+def published(shared_data, description):
+    """The API's published description, for tests that are of it."""
+    shared_data(SWAGGER)
+    return description
 
 
 @pytest.fixture

@@ -7,13 +7,6 @@ from fake_kfp.openapi import NotDescribedError
 RUNS = "/apis/v2beta1/recurringruns"
 
 
-@pytest.fixture
-def published(description):
-    if description is None:
-        pytest.skip("ZEUS_KFP_SHARED_DATA names no folder with KFP's API description: nothing to validate against")
-    return description
-
-
 @pytest.mark.parametrize(
     ("body", "says"),
     [

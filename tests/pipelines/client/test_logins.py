@@ -1,10 +1,14 @@
 """Every way of logging in that kfp.Client has passes through untouched."""
 
-import shutil
-import subprocess
+from datetime import UTC, datetime, timedelta
 
 import kfp
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from fake_kfp import Books, FakeKfp, Fault
 from kfp.client import ServiceAccountTokenVolumeCredentials
 
@@ -99,15 +103,22 @@ def test_a_proxy_is_asked_for_the_address(server, monkeypatch, by_environment):
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A certificate of localhost that no system knows, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl here to make a certificate with")
-    folder = tmp_path_factory.mktemp("tls")
-    files = [str(folder / name) for name in ("certificate.pem", "key.pem")]
-    command = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
     )
-    subprocess.run([*command.split(), "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
-    return files
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, private = folder / "certificate.pem", folder / "key.pem"
+    certificate.write_bytes(made.public_bytes(Encoding.PEM))
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return str(certificate), str(private)
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Whole trials on recorded GPUs."""
 
 import csv
-import os
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +11,6 @@ from zeus_kfp.zeus_core.power.selectors import SweepPoint
 from zeus_kfp.zeus_core.training import Trial
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.summary import Summary
-
-SWEEPS = Path(os.environ.get("ZEUS_KFP_SHARED_DATA", "")) / "zeus-power-sweeps"
-RECORDED = (
-    sorted(SWEEPS.glob("*.csv"))
-    if os.environ.get("ZEUS_KFP_SHARED_DATA")
-    else [pytest.param(None, marks=pytest.mark.skip("ZEUS_KFP_SHARED_DATA is not set: no recorded sweeps"))]
-)
 
 
 def limit_of_the_last_step(gpu, folder, objective, eta_knob):
@@ -47,9 +38,8 @@ def limit_of_the_last_step(gpu, folder, objective, eta_knob):
 
 
 @pytest.mark.parametrize("objective", ["cost", "energy", "time", "slowdown:1.1"])
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: getattr(path, "stem", "none"))
-def test_a_trial_on_a_recorded_gpu_ends_at_the_best_recorded_limit(tmp_path, path, objective):
-    with open(path, encoding="utf-8") as file:
+def test_a_trial_on_a_recorded_gpu_ends_at_the_best_recorded_limit(tmp_path, recorded_sweep, objective):
+    with open(recorded_sweep, encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     gpus = [name for name in rows[0] if name.startswith("gpu")]
     time_s = {float(row["window_name"].split("_")[-1]): float(row["elapsed_time"]) for row in rows}
@@ -62,7 +52,7 @@ def test_a_trial_on_a_recorded_gpu_ends_at_the_best_recorded_limit(tmp_path, pat
         "time": min(time_s, key=time_s.get),
         "slowdown:1.1": min(fast_enough),
     }
-    sweep, count = read_sweep(path)
+    sweep, count = read_sweep(recorded_sweep)
     gpu = RecordedGpu(sweep, count=count)
     assert limit_of_the_last_step(gpu, tmp_path, objective, 0.3) == best[objective]
     assert gpu._standing.power_limit_w == 250.0

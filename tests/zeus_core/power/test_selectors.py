@@ -1,7 +1,5 @@
 import csv
 import dataclasses
-import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -62,13 +60,6 @@ def test_equally_good_limits_give_the_faster_and_then_the_higher():
     assert ZeusCost(1.0, 1.0).choose(same).power_limit_w == 200
 
 
-def recorded_sweeps():
-    folder = Path(os.environ.get("ZEUS_KFP_SHARED_DATA", "")) / "zeus-power-sweeps"
-    if not os.environ.get("ZEUS_KFP_SHARED_DATA"):
-        return [pytest.param(None, marks=pytest.mark.skip("ZEUS_KFP_SHARED_DATA is not set: no recorded sweeps"))]
-    return sorted(folder.glob("*.csv"))
-
-
 def read_sweep(path):
     """Return limit, energy over all GPUs and time of each row, and how many GPUs there are."""
     with open(path, encoding="utf-8") as file:
@@ -80,9 +71,8 @@ def read_sweep(path):
     ], len(gpus)
 
 
-@pytest.mark.parametrize("path", recorded_sweeps(), ids=lambda path: getattr(path, "stem", "none"))
-def test_recorded_sweeps_give_the_limits_that_counting_by_hand_gives(path):
-    rows, gpu_count = read_sweep(path)
+def test_recorded_sweeps_give_the_limits_that_counting_by_hand_gives(recorded_sweep):
+    rows, gpu_count = read_sweep(recorded_sweep)
     sweep = [SweepPoint(*row) for row in rows]
     assert Energy().choose(sweep).power_limit_w == min(rows, key=lambda row: row[1])[0]
     assert Time().choose(sweep).power_limit_w == min(rows, key=lambda row: row[2])[0]
@@ -100,10 +90,8 @@ def test_recorded_sweeps_give_the_limits_that_counting_by_hand_gives(path):
     # In kJ at 225, 200, 175 and 150 W: 6.32, 6.24, 6.21, 6.47; at 250, 225, 200 and 150 W: 3.18, 3.36, 3.15, 3.23.
     [("V100+resnet50+gpu0", 150.0, 175.0), ("V100+bert-base-uncased+gpu0", 125.0, 200.0)],
 )
-def test_the_choice_on_two_recorded_sweeps(name, energy_w, cost_w):
-    if not os.environ.get("ZEUS_KFP_SHARED_DATA"):
-        pytest.skip("ZEUS_KFP_SHARED_DATA is not set: no recorded sweeps")
-    rows, _ = read_sweep(Path(os.environ["ZEUS_KFP_SHARED_DATA"]) / "zeus-power-sweeps" / f"{name}.csv")
+def test_the_choice_on_two_recorded_sweeps(shared_data, name, energy_w, cost_w):
+    rows, _ = read_sweep(shared_data(f"zeus-power-sweeps/{name}.csv"))
     sweep = [SweepPoint(*row) for row in rows]
     assert (Energy().choose(sweep).power_limit_w, ZeusCost(0.5, 250.0).choose(sweep).power_limit_w) == (
         energy_w,

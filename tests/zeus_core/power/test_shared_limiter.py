@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.zeus_core.power.test_limiter import administrator_sets
+from tests.zeus_core.power.setting import administrator_sets
 from zeus_kfp.zeus_core.power import open_limiter
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.power.profiling import Part, PowerProfiler

@@ -14,13 +14,7 @@ published_job = pytest.importorskip("zeus._legacy.job", reason="zeus==0.16.0 is 
 published_simulate = pytest.importorskip("zeus._legacy.simulate", reason="zeus==0.16.0 is not installed")
 pandas = pytest.importorskip("pandas")
 
-SHARED = os.environ.get("ZEUS_KFP_SHARED_DATA", "")
-TRACES = Path(SHARED) / "zeus-traces"
 pytestmark = [
-    pytest.mark.skipif(
-        not SHARED or not (TRACES / "summary_train.csv").is_file(),
-        reason="ZEUS_KFP_SHARED_DATA names no folder with zeus-traces/summary_train.csv",
-    ),
     pytest.mark.filterwarnings("ignore:divide by zero"),
     pytest.mark.filterwarnings("ignore:predict_expectations called when arm"),
 ]
@@ -33,12 +27,13 @@ JOBS = {
 }
 
 
-def published_history(gpu: str, dataset: str, seed: int, recurrences: int, eta_knob: float, beta_knob: float):
+def published_history(
+    files: tuple[Path, Path], dataset: str, seed: int, recurrences: int, eta_knob: float, beta_knob: float
+):
     network, optimizer, target, max_epochs, default = JOBS[dataset]
     job = published_job.Job(dataset, network, optimizer, target, max_epochs, default)
     simulator = published_simulate.Simulator(
-        pandas.read_csv(TRACES / "summary_train.csv"),
-        pandas.read_csv(TRACES / f"summary_power_{gpu}.csv"),
+        *map(pandas.read_csv, files),
         published.PruningGTSBatchSizeOptimizer(seed=seed, verbose=False),
         published.JITPowerLimitOptimizer(verbose=False),
         seed=seed,
@@ -52,9 +47,10 @@ def published_history(gpu: str, dataset: str, seed: int, recurrences: int, eta_k
 @pytest.mark.parametrize("dataset", JOBS)
 @pytest.mark.parametrize("gpu", ["v100", "a40"])
 @pytest.mark.parametrize(("seed", "eta_knob", "beta_knob"), [(1, 0.5, 2.0), (7, 0.0, 1.5)])
-def test_every_trial_is_the_published_one(gpu, dataset, seed, eta_knob, beta_knob) -> None:
+def test_every_trial_is_the_published_one(trace_files, gpu, dataset, seed, eta_knob, beta_knob) -> None:
     _, _, target, max_epochs, default = JOBS[dataset]
-    truth = recorded_truth(TRACES / "summary_train.csv", TRACES / f"summary_power_{gpu}.csv", target, dataset=dataset)
+    files = trace_files(gpu)
+    truth = recorded_truth(*files, target, dataset=dataset)
     job = recorded_job(
         truth,
         default_batch_size=default,
@@ -65,7 +61,7 @@ def test_every_trial_is_the_published_one(gpu, dataset, seed, eta_knob, beta_kno
         seed=seed,
     )
     ours = replay(job, truth, policy_named("zeus"), 60, seed)
-    theirs = published_history(gpu, dataset, seed, 60, eta_knob, beta_knob)
+    theirs = published_history(files, dataset, seed, 60, eta_knob, beta_knob)
     ran = [trial for trial in ours.trials if trial.outcome.epochs]
     assert [(t.batch_size, t.outcome.power_limit_w) for t in ran] == [(entry.bs, entry.pl) for entry in theirs]
     assert ours.energy_j == pytest.approx(sum(entry.energy for entry in theirs), rel=1e-9)

@@ -49,7 +49,7 @@ class FakeKfp:
         self.stopping = threading.Event()
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
@@ -176,53 +176,56 @@ class FakeKfp:
             answer["next_page_token"] = base64.b64encode(str(start + size).encode()).decode()
         return answer
 
-    def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805  # self is the handler, inside
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            wbufsize = -1  # head and body in one packet: apart, the second waits 40 ms for an acknowledgement
 
-            def _serve(self) -> None:
-                url = urlsplit(self.path)
-                server.headers.append({name.lower(): value for name, value in self.headers.items()})
-                raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                body, file = _parsed(self.headers.get("Content-Type", ""), raw)
-                fault = server.fault_of(self.command, url.path)
-                if fault is not None and fault.hang:
-                    server.stopping.wait()
-                    self.close_connection = True
-                    return
-                if fault is None or fault.after:
-                    if server.token and self.headers.get("Authorization") != f"Bearer {server.token}":
-                        return self._send(401, error_body(401, "Unauthenticated"))
-                    query = dict(parse_qsl(url.query))
-                    status, answer = server.answer(self.command, url.path, query, body, file)
-                    if fault is None:
-                        return self._send(status, answer)
-                if fault.status == 0:
-                    self.close_connection = True
-                elif fault.text is not None:
-                    self._send(fault.status, fault.text)
-                else:
-                    self._send(fault.status, error_body(fault.status, "ordered by the test"))
+def _handler(server: FakeKfp) -> type[BaseHTTPRequestHandler]:
+    """Return what handles the requests to a server."""
 
-            do_GET = do_POST = do_DELETE = do_PATCH = _serve  # noqa: N815  # http.server looks for these names
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet: apart, the second waits 40 ms for an acknowledgement
 
-            def _send(self, status: int, answer: Any) -> None:
-                text = isinstance(answer, str)
-                content = (answer if text else json.dumps(answer)).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "text/html" if text else "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+        def _serve(self) -> None:
+            url = urlsplit(self.path)
+            server.headers.append({name.lower(): value for name, value in self.headers.items()})
+            raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body, file = _parsed(self.headers.get("Content-Type", ""), raw)
+            fault = server.fault_of(self.command, url.path)
+            if fault is not None and fault.hang:
+                server.stopping.wait()
+                self.close_connection = True
+                return
+            if fault is None or fault.after:
+                if server.token and self.headers.get("Authorization") != f"Bearer {server.token}":
+                    return self._send(401, error_body(401, "Unauthenticated"))
+                query = dict(parse_qsl(url.query))
+                status, answer = server.answer(self.command, url.path, query, body, file)
+                if fault is None:
+                    return self._send(status, answer)
+            if fault.status == 0:
+                self.close_connection = True
+            elif fault.text is not None:
+                self._send(fault.status, fault.text)
+            else:
+                self._send(fault.status, error_body(fault.status, "ordered by the test"))
 
-            def date_time_string(self, timestamp: float | None = None) -> str:
-                return format_datetime(server.books.clock(), usegmt=True)
+        do_GET = do_POST = do_DELETE = do_PATCH = _serve  # noqa: N815  # http.server looks for these names
 
-            def log_message(self, *_: object) -> None:
-                pass
+        def _send(self, status: int, answer: Any) -> None:
+            text = isinstance(answer, str)
+            content = (answer if text else json.dumps(answer)).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "text/html" if text else "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
 
-        return Handler
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return format_datetime(server.books.clock(), usegmt=True)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
 
 
 def _parsed(content_type: str, raw: bytes) -> tuple[Any, bytes]:
