@@ -3,12 +3,12 @@
 import shlex
 from datetime import datetime, timedelta
 
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.drifting import pending_drifts
 from zeus_kfp.state_store.epochs import data_is_gone, is_new_data
-from zeus_kfp.state_store.locking import alive_until, oldest_open, open_count
+from zeus_kfp.state_store.locking import COUNTS, alive_until, oldest_open, open_count
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
 from zeus_kfp.state_store.rows import next_due_at
 from zeus_kfp.state_store.statements import Row, joined, labelled, put, trials_of
@@ -24,6 +24,11 @@ _OPEN_OF_USER = (
     .select_from(RECURRENCE.join(JOB, RECURRENCE.c.job_id == JOB.c.job_id))
     .where(JOB.c.user == bindparam("user"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
 )
+_COUNTED = (
+    select(func.count())
+    .select_from(RECURRENCE)
+    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.number > bindparam("counted_from"), COUNTS)
+)
 _LOCK_USER = text("SELECT pg_advisory_xact_lock(hashtextextended(:user, 7305826124381))")
 
 
@@ -37,9 +42,12 @@ def why_not(connection: Connection, job: Row, now: datetime, data_version: str, 
     )
 
 
-def has_had_all(job: Row) -> bool:
-    """Return whether a job has had all its recurrences."""
-    return bool(job.num_recurrences and job.recurrence_count - job.counted_from >= job.num_recurrences)
+def has_had_all(connection: Connection, job: Row) -> bool:
+    """Return whether a job has had all its recurrences; those that ended before their first trial do not count."""
+    if not job.num_recurrences:
+        return False
+    of_job = {"job_id": job.job_id, "counted_from": job.counted_from}
+    return bool(connection.execute(_COUNTED, of_job).scalar_one() >= job.num_recurrences)
 
 
 def _why_over(connection: Connection, job: Row) -> str:
@@ -47,7 +55,7 @@ def _why_over(connection: Connection, job: Row) -> str:
         return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
     if job.ended_by_hand:
         return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
-    if has_had_all(job):
+    if has_had_all(connection, job):
         running = open_count(connection, job)
         put(connection, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
         return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"

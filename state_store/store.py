@@ -257,7 +257,7 @@ class StateStore:
     def signal_drift(self, job_id: str, reason: str, *, value: float | None = None) -> DriftRecord:
         """Let the next run of a job open a recurrence, whether or not the period has passed.
 
-        Exactly one recurrence takes it. While it waits for one, the same reason again changes nothing.
+        Exactly one recurrence takes it, the next one where that ended before its first trial. While it waits for one, the same reason again changes nothing.
 
         Args:
             job_id: The job's name.
