@@ -103,9 +103,7 @@ def reap(connection: Connection, job: Row, now: datetime) -> None:
     for recurrence in rows(connection, _MAYBE_DEAD, {"job_id": job.job_id, "now": now, "long_ago": now - shortest}):
         trials = trials_of(connection, recurrence)
         if alive_until(job, recurrence, trials, now) <= now:
-            end_recurrence(
-                connection, job, recurrence, trials, now, RecurrenceState.EXPIRED, "its recurrence vanished"
-            )
+            end_recurrence(connection, job, recurrence, trials, now, RecurrenceState.EXPIRED, "its recurrence vanished")
     reap_trials(connection, job, issued_trials(connection, job), now)
 
 

@@ -55,7 +55,8 @@ class World:
 
     def step(self, events=()):
         """Return the next tick's moment: in ten minutes near an event or a due moment, else in six hours."""
-        watched = [*events, *(start + WEEK for start in self.starts[-1:]), *(end for end, _ in self.due), *self.dead[-1:]]
+        ends = [*(end for end, _ in self.due), *self.dead[-1:]]
+        watched = [*events, *(start + WEEK for start in self.starts[-1:]), *ends]
         far = all(not -timedelta(hours=1) < self.now - w < timedelta(hours=1) for w in watched)
         ahead = [w - self.now - timedelta(hours=1) for w in watched if w > self.now]
         return self.now + (max(TICK, min([timedelta(hours=6), *ahead]) // TICK * TICK) if far else TICK)
