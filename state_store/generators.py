@@ -1,6 +1,6 @@
 """A policy's random generator, as its job keeps it between suggestions."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:  # imported late: most steps draw nothing, and need not wait for it
     import numpy as np
@@ -18,7 +18,7 @@ def generator_at(state: dict[str, Any]) -> "np.random.Generator":
     import numpy as np
 
     bits = np.random.PCG64()
-    bits.state = state  # type: ignore[assignment]  # numpy types the very dict that it gave us
+    bits.state = cast(Any, state)  # the very dict that numpy gave us, back from the database
     return np.random.Generator(bits)
 
 

@@ -1,50 +1,22 @@
 """The product's memory: jobs, recurrences, trials, profiles and what was learnt of each batch size."""
 
-import os
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
-from enum import StrEnum
-from types import TracebackType
-from typing import Self, TypeVar
+from collections.abc import Iterable, Mapping
 
-from sqlalchemy.engine import Connection
-
-from zeus_kfp.state_store import drifting, epochs, housekeeping, managing, opening, reading, trials
-from zeus_kfp.state_store.database import PATIENCE_S, Database, url_from_environment
-from zeus_kfp.state_store.learning import load_learnt, rebuilt, relearn
-from zeus_kfp.state_store.records import (
-    DriftRecord,
-    JobExport,
-    JobOverview,
-    JobPhase,
-    JobRecord,
-    OpenedRecurrence,
-    ProfileRecord,
-    Prunable,
-    RecurrenceRecord,
-    RecurrenceState,
-    TrialRecord,
-)
-from zeus_kfp.state_store.rows import job_record
-from zeus_kfp.state_store.schema import current_version, ensure_schema
-from zeus_kfp.state_store.statements import find_job, locked_job
+from zeus_kfp.state_store import drifting, epochs, managing, opening, trials
+from zeus_kfp.state_store.checks import check_names, checked_report
+from zeus_kfp.state_store.learning import relearn
+from zeus_kfp.state_store.listing import Listing
+from zeus_kfp.state_store.records import DriftRecord, OpenedRecurrence, RecurrenceRecord, TrialRecord
+from zeus_kfp.state_store.statements import locked_job
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt
-from zeus_kfp.zeus_core.policies import ArmPosterior
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan, TrialState
-from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, text
-
-T = TypeVar("T")
+from zeus_kfp.zeus_core.validation import text
 
 
-def utc_now() -> datetime:
-    """Return the present moment."""
-    return datetime.now(UTC)
-
-
-class StateStore:
+class StateStore(Listing):
     """Everything that outlives a recurrence, in SQLite or PostgreSQL.
 
     What is kept: each job with its knobs and its policy's random generator; each recurrence (a KFP run), trial and
@@ -68,61 +40,6 @@ class StateStore:
     Every operation raises StoreUnavailableError if the database can't be used, and StoreVersionError if its schema is
     newer than this code.
     """
-
-    def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now, patience_s: float = PATIENCE_S) -> None:
-        """Name the database; it is reached, and its schema made, on first use.
-
-        Args:
-            url: sqlite:////absolute/path/store.db or postgresql://user:password@host/database.
-            clock: Gives the present moment, with a time zone.
-            patience_s: How long an operation waits for others, and tries again after a fault that passes.
-
-        Raises:
-            InvalidValueError: If the URL is of no supported kind.
-        """
-        self._database = Database(url, patience_s)
-        self._clock = clock
-        self._schema_is_there = False
-
-    @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ, *, patience_s: float = PATIENCE_S) -> Self:
-        """Return the store that ZEUS_KFP_STORE_URL names.
-
-        Args:
-            environ: Environment variables.
-            patience_s: How long an operation waits for others, and tries again after a fault that passes.
-
-        Raises:
-            InvalidValueError: If the variable is not set or no supported URL.
-        """
-        return cls(url_from_environment(environ), patience_s=patience_s)
-
-    def __repr__(self) -> str:
-        """Show where the store is, without its password."""
-        return f"StateStore({self._database.place})"
-
-    def __enter__(self) -> Self:
-        """Use the store in a with block, which closes it."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the store."""
-        self.close()
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._database.close()
-
-    def upgrade(self) -> None:
-        """Make or upgrade the schema."""
-        ensure_schema(self._database)
-        self._schema_is_there = True
-
-    def check(self) -> str | None:
-        """Return the schema's version, None for a database without one."""
-        return self._database.attempt(lambda: current_version(self._database))
 
     def open_recurrence(
         self,
@@ -174,7 +91,7 @@ class StateStore:
             UnknownJobError: If there is no such job.
             UnknownRecurrenceError: If the run opened no recurrence of it.
         """
-        _check_names(job_id, run_id)
+        check_names(job_id, run_id)
         return self._write(lambda c: epochs.why_data_must_wait(c, self._now(), job_id, run_id))
 
     def suggest(self, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
@@ -190,7 +107,7 @@ class StateStore:
             UnknownRecurrenceError: If the run opened no recurrence of it.
             InvalidValueError: If the slot is no positive integer.
         """
-        _check_names(job_id, run_id)
+        check_names(job_id, run_id)
         return self._write(lambda c: trials.suggest(c, self._now(), job_id, run_id, slot))
 
     def report(
@@ -212,8 +129,8 @@ class StateStore:
             ConflictingReportError: If the trial has reported something else; the first report is kept.
             InvalidValueError: If the cost can't be worked out.
         """
-        _check_names(job_id, run_id)
-        measured = _checked_report(outcome, profiles)
+        check_names(job_id, run_id)
+        measured = checked_report(outcome, profiles)
         return self._write(lambda c: trials.report(c, self._now(), job_id, run_id, slot, outcome, measured))
 
     def note_lost_pod(
@@ -234,14 +151,14 @@ class StateStore:
             UnknownTrialError: If no trial was handed out to the slot.
             InvalidValueError: If a value can't be what it says.
         """
-        _check_names(job_id, run_id)
+        check_names(job_id, run_id)
         told = TrialOutcome(TrialState.FAILED, node=node, power_limits_found_w=limits_w)
         limits = told.power_limits_found_w
         return self._write(lambda c: trials.note_lost_pod(c, job_id, run_id, slot, told.node, limits))
 
     def remaining_slots(self, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
         """Return the slots after ``slot`` that a recurrence may still use, none once it has its winner."""
-        _check_names(job_id, run_id)
+        check_names(job_id, run_id)
         return self._read(lambda c: trials.remaining_slots(c, job_id, run_id, slot))
 
     def close_recurrence(self, job_id: str, run_id: str) -> RecurrenceRecord:
@@ -251,7 +168,7 @@ class StateStore:
             UnknownJobError: If there is no such job.
             UnknownRecurrenceError: If the run opened no recurrence of it.
         """
-        _check_names(job_id, run_id)
+        check_names(job_id, run_id)
         return self._write(lambda c: opening.close_recurrence(c, self._now(), job_id, run_id))
 
     def signal_drift(self, job_id: str, reason: str, *, value: float | None = None) -> DriftRecord:
@@ -269,7 +186,7 @@ class StateStore:
             UnknownJobError: If there is no such job.
             InvalidValueError: If the reason is empty or too long, or the value not finite.
         """
-        text("job_id", job_id)
+        check_names(job_id)
         return self._write(lambda c: drifting.signal_drift(c, self._now(), job_id, reason, value))
 
     def take_stage_turn(self, job_id: str, run_id: str, stage: str, every: int) -> bool:
@@ -288,7 +205,7 @@ class StateStore:
             UnknownRecurrenceError: If the run opened no recurrence of it.
             InvalidValueError: If the stage is no name, or every no integer of -1 or more.
         """
-        _check_names(job_id, run_id)
+        check_names(job_id, run_id)
         return self._write(lambda c: epochs.take_stage_turn(c, self._now(), job_id, run_id, stage, every))
 
     def finish_stage_turn(self, job_id: str, run_id: str, stage: str) -> None:
@@ -299,7 +216,7 @@ class StateStore:
             UnknownRecurrenceError: If the run opened no recurrence of it.
             InvalidValueError: If it was not the stage's turn.
         """
-        _check_names(job_id, run_id)
+        check_names(job_id, run_id)
         self._write(lambda c: epochs.finish_stage_turn(c, self._now(), job_id, run_id, stage))
 
     def complete_job(self, job_id: str) -> None:
@@ -308,7 +225,7 @@ class StateStore:
         Raises:
             UnknownJobError: If there is no such job.
         """
-        _check_names(job_id)
+        check_names(job_id)
         self._write(lambda c: managing.complete(c, job_id))
 
     def reopen_job(self, job_id: str) -> None:
@@ -317,7 +234,7 @@ class StateStore:
         Raises:
             UnknownJobError: If there is no such job.
         """
-        _check_names(job_id)
+        check_names(job_id)
         self._write(lambda c: managing.reopen(c, job_id))
 
     def delete_job(self, job_id: str, *, keep_history: bool = True) -> None:
@@ -331,7 +248,7 @@ class StateStore:
             UnknownJobError: If there is no such job.
             JobInUseError: If a recurrence of it is open.
         """
-        _check_names(job_id)
+        check_names(job_id)
         if keep_history:
             self._write(lambda c: managing.strike_out(c, self._now(), job_id))
         else:
@@ -349,228 +266,10 @@ class StateStore:
             UnknownJobError: If there is no such job.
             JobInUseError: If a recurrence of it is open.
         """
-        _check_names(job_id)
+        check_names(job_id)
         self._write(lambda c: managing.reset(c, self._now(), job_id, keep_history=keep_history))
 
     def rebuild(self, job_id: str) -> Learnt:
         """Rebuild what was learnt of a job from its trial rows alone, keep that, and return it."""
-        _check_names(job_id)
+        check_names(job_id)
         return self._write(lambda c: relearn(c, locked_job(c, job_id)))
-
-    def winner(self, job_id: str, run_id: str) -> TrialRecord | None:
-        """Return the trial of a run that reached the target, None if there is none.
-
-        Raises:
-            UnknownJobError: If there is no such job.
-            UnknownRecurrenceError: If the run opened no recurrence of it.
-        """
-        _check_names(job_id, run_id)
-        return self._read(lambda c: reading.winner(c, job_id, run_id))
-
-    def job(self, job_id: str) -> JobRecord:
-        """Return a job.
-
-        Raises:
-            UnknownJobError: If there is no such job.
-        """
-        _check_names(job_id)
-        return self._read(lambda c: job_record(find_job(c, job_id)))
-
-    def jobs(
-        self, *, phase: JobPhase | None = None, user: str | None = None, since: datetime | None = None
-    ) -> tuple[JobOverview, ...]:
-        """Return jobs with their latest recurrence, by name.
-
-        Args:
-            phase: Only those in this phase; None for all but deleted ones.
-            user: Only those of this user.
-            since: Only those registered, or last opened, at or after this moment (with a time zone).
-        """
-        if user is not None:
-            text("user", user, allow_empty=True)
-        chosen, moment = _checked_member("phase", JobPhase, phase), _checked_since(since)
-        return self._read(lambda c: reading.jobs(c, phase=chosen, user=user, since=moment))
-
-    def recurrences(
-        self, job_id: str, *, state: RecurrenceState | None = None, since: datetime | None = None
-    ) -> tuple[RecurrenceRecord, ...]:
-        """Return a job's recurrences, oldest first.
-
-        Args:
-            job_id: The job's name.
-            state: Only those in this state.
-            since: Only those opened at or after this moment (with a time zone).
-
-        Raises:
-            UnknownJobError: If there is no such job.
-        """
-        _check_names(job_id)
-        chosen, moment = _checked_member("state", RecurrenceState, state), _checked_since(since)
-        return self._read(lambda c: reading.recurrences(c, job_id, state=chosen, since=moment))
-
-    def recurrence(self, job_id: str, run_id: str) -> RecurrenceRecord:
-        """Return the recurrence of a run.
-
-        Raises:
-            UnknownRecurrenceError: If the run opened none.
-        """
-        _check_names(job_id, run_id)
-        return self._read(lambda c: reading.recurrence(c, job_id, run_id))
-
-    def trials(
-        self,
-        job_id: str,
-        run_id: str | None = None,
-        *,
-        state: TrialState | None = None,
-        batch_size: int | None = None,
-        since: datetime | None = None,
-    ) -> tuple[TrialRecord, ...]:
-        """Return a job's trials, oldest first.
-
-        Args:
-            job_id: The job's name.
-            run_id: Only those of this run.
-            state: Only those in this state.
-            batch_size: Only those at this size, in samples.
-            since: Only those handed out at or after this moment (with a time zone).
-
-        Raises:
-            UnknownJobError: If there is no such job.
-        """
-        _check_names(job_id, *([] if run_id is None else [run_id]))
-        chosen, moment, size = (
-            _checked_member("state", TrialState, state),
-            _checked_since(since),
-            _checked_size(batch_size),
-        )
-        return self._read(
-            lambda c: reading.trials(c, job_id, run_id=run_id, state=chosen, batch_size=size, since=moment)
-        )
-
-    def profiles(
-        self, job_id: str, *, batch_size: int | None = None, since: datetime | None = None
-    ) -> tuple[ProfileRecord, ...]:
-        """Return what a job's trials measured, oldest first.
-
-        Args:
-            job_id: The job's name.
-            batch_size: Only at this size, in samples.
-            since: Only of trials handed out at or after this moment (with a time zone).
-
-        Raises:
-            UnknownJobError: If there is no such job.
-        """
-        _check_names(job_id)
-        size, moment = _checked_size(batch_size), _checked_since(since)
-        return self._read(lambda c: reading.profiles(c, job_id, batch_size=size, since=moment))
-
-    def export(self, job_id: str) -> JobExport:
-        """Return everything that is known of a job, as it stands at one moment.
-
-        Raises:
-            UnknownJobError: If there is no such job.
-        """
-        _check_names(job_id)
-        return self._read(lambda c: reading.export(c, job_id))
-
-    def drifts(self, job_id: str) -> tuple[DriftRecord, ...]:
-        """Return every drift that was signalled of a job, oldest first.
-
-        Raises:
-            UnknownJobError: If there is no such job.
-        """
-        return self._read(lambda c: drifting.drifts(c, job_id))
-
-    def prunable(self, job_id: str) -> tuple[Prunable, ...]:
-        """Return the models and preprocessed data that a job no longer needs; nothing is deleted.
-
-        Raises:
-            UnknownJobError: If there is no such job.
-        """
-        return self._read(lambda c: housekeeping.prunable(c, job_id))
-
-    def learnt(self, job_id: str) -> Learnt:
-        """Return what was learnt of a job."""
-        _check_names(job_id)
-        return self._read(lambda c: load_learnt(c, find_job(c, job_id)))
-
-    def learnt_from_rows(self, job_id: str) -> Learnt:
-        """Return what the trial rows alone teach of a job: the same as :meth:`learnt` gives."""
-        _check_names(job_id)
-        return self._read(lambda c: rebuilt(c, find_job(c, job_id)))
-
-    def arms(self, job_id: str) -> tuple[ArmPosterior, ...]:
-        """Return the belief about every batch size of a job, ascending."""
-        _check_names(job_id)
-        return self._read(lambda c: reading.arms(c, job_id))
-
-    def _now(self) -> datetime:
-        now = self._clock()
-        if now.tzinfo is None:
-            raise InvalidValueError(f"the store's clock must give moments with a time zone, not {now!r}")
-        # In any other zone a day would be 23 or 25 hours long when summer time begins or ends.
-        return now.astimezone(UTC)
-
-    def _write(self, operation: Callable[[Connection], T]) -> T:
-        self._ensure_schema()
-        return self._database.write(operation)
-
-    def _read(self, operation: Callable[[Connection], T]) -> T:
-        self._ensure_schema()
-        return self._database.read(operation)
-
-    def _ensure_schema(self) -> None:
-        if not self._schema_is_there:
-            self.upgrade()
-
-
-def _checked_report(outcome: TrialOutcome, profiles: Iterable[Profile]) -> tuple[Profile, ...]:
-    if not isinstance(outcome, TrialOutcome):
-        raise InvalidValueError(f"outcome must be a TrialOutcome, not {outcome!r}")
-    measured = tuple(profiles) if isinstance(profiles, Iterable) else (profiles,)
-    if any(not isinstance(profile, Profile) for profile in measured):
-        raise InvalidValueError(f"profiles must be Profile values, not {profiles!r}")
-    return measured
-
-
-def _check_names(job_id: str, *run_ids: str) -> None:
-    text("job_id", job_id)
-    for run_id in run_ids:
-        text("run_id", run_id)
-
-
-def _checked_since(since: datetime | None) -> datetime | None:
-    """Return a moment that both databases can compare with.
-
-    Raises:
-        InvalidValueError: If it is no datetime with a time zone.
-    """
-    if since is None:
-        return None
-    if not isinstance(since, datetime) or since.tzinfo is None:
-        raise InvalidValueError(f"since must be a datetime with a time zone, not {since!r}")
-    try:
-        return since.astimezone(UTC)
-    except OverflowError:
-        raise InvalidValueError(f"since must lie between the years 1 and 9999 in UTC, not {since!r}") from None
-
-
-def _checked_size(batch_size: int | None) -> int | None:
-    return None if batch_size is None else integer("batch_size", batch_size, at_least=1, at_most=MAX_INTEGER)
-
-
-E = TypeVar("E", bound=StrEnum)
-
-
-def _checked_member(name: str, kind: type[E], value: E | str | None) -> E | None:
-    """Return a member of an enumeration, given as such or by its value.
-
-    Raises:
-        InvalidValueError: If there is none.
-    """
-    try:
-        return None if value is None else kind(value)
-    except ValueError:
-        allowed = ", ".join(member.value for member in kind)
-        raise InvalidValueError(f"{name} must be one of {allowed}, not {value!r}") from None

@@ -136,11 +136,10 @@ def observe(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
             f"a trial in state {observation.state.value!r} teaches nothing yet: report it once it has finished"
         )
     arm = learnt.arm(observation.batch_size)
-    lacked_memory = observation.state is TrialState.OOM and not _has_fitted(learnt, observation.batch_size)
-    if observation.state is TrialState.FAILED or (observation.state is TrialState.OOM and not lacked_memory):
-        return _settled(job, _with_arm(learnt, replace(arm, consecutive_failures=arm.consecutive_failures + 1)))
-    if lacked_memory:
+    if observation.state is TrialState.OOM and not _has_fitted(learnt, observation.batch_size):
         return _settled(job, _with_arm(learnt, replace(arm, out_of_memory=True, consecutive_failures=0)))
+    if observation.state in (TrialState.FAILED, TrialState.OOM):
+        return _settled(job, _with_arm(learnt, replace(arm, consecutive_failures=arm.consecutive_failures + 1)))
     return _with_cost(job, _on_accelerator(learnt, observation.accelerator), observation)
 
 

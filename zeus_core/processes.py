@@ -27,6 +27,7 @@ class Process:
         session_id: The session that it runs in.
         started_ticks: When it was started, in clock ticks since the machine was; tells two of one number apart.
         has_ended: Whether it has ended and is only still listed, as its parent has not asked how.
+        cpu_ticks: CPU time of its own and of its children that have ended, in clock ticks.
     """
 
     process_id: int
@@ -34,6 +35,7 @@ class Process:
     session_id: int
     started_ticks: int
     has_ended: bool
+    cpu_ticks: int
 
 
 def running() -> dict[int, Process]:
@@ -47,7 +49,7 @@ def listed() -> dict[int, Process]:
         numbers = [int(name) for name in os.listdir(_PROC) if name.isdecimal()]
     except OSError:
         return {}
-    return {number: seen for number in numbers if (seen := _seen(number)) is not None}
+    return {number: process for number in numbers if (process := seen(number)) is not None}
 
 
 def descendants(process_id: int, processes: dict[int, Process]) -> set[int]:
@@ -84,7 +86,8 @@ def marked(path: str, process_ids: Iterable[int]) -> set[int]:
     return {process_id for process_id in process_ids if mark(process_id) == path}
 
 
-def _seen(process_id: int) -> Process | None:
+def seen(process_id: int) -> Process | None:
+    """Return a process; None if there is none of that number."""
     try:
         line = (_PROC / str(process_id) / "stat").read_bytes()
     except OSError:
@@ -97,4 +100,5 @@ def _seen(process_id: int) -> Process | None:
         session_id=int(fields[3]),
         started_ticks=int(fields[19]),
         has_ended=fields[0] in (b"Z", b"X"),
+        cpu_ticks=sum(map(int, fields[11:15])),
     )

@@ -11,8 +11,6 @@ from zeus_kfp.zeus_core.errors import EntryPointError
 LONGEST = 64
 """Characters of a version; a longer one is told by its hash, which has as many."""
 
-_BLOCK = 1 << 20
-
 
 def fingerprint(entry_point: str, *, entry_source: str, arguments: str) -> str:
     """Return the version that the user's function tells.
@@ -50,7 +48,8 @@ def fingerprint_of_paths(paths: Sequence[str]) -> str:
         try:
             for name, file in _files(Path(path)):
                 _put(digest, f"{place}/{name}".encode(errors="surrogateescape"))
-                _put(digest, _content(file))
+                with file.open("rb") as stream:
+                    _put(digest, hashlib.file_digest(stream, "sha256").digest())
         except OSError as error:
             raise EntryPointError(
                 f"the data {path} can't be read ({error}): give files or folders that every step can read, such as on "
@@ -65,14 +64,6 @@ def _files(path: Path) -> Iterator[tuple[str, Path]]:
         yield "", path
         return
     yield from sorted((file.relative_to(path).as_posix(), file) for file in path.rglob("*") if file.is_file())
-
-
-def _content(file: Path) -> bytes:
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.digest()
 
 
 def _put(digest: "hashlib._Hash", value: bytes) -> None:

@@ -25,6 +25,8 @@ from zeus_kfp.zeus_core.processes import Process, family, listed, marked
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _PAUSE_S = 0.02
+_LOOK_S = 0.1
+"""From one look to the next while the processes may still end by themselves: a look reads all of /proc."""
 _LONGEST_S = 10.0
 """A process that the kernel holds up, such as one that waits for a broken disk, can't be killed; time goes on."""
 
@@ -75,7 +77,7 @@ class Kin:
         """Wait until none is left, or the time is over."""
         latest_s = clock() + timeout_s
         while clock() < latest_s and self.look(by_mark=True):
-            time.sleep(_PAUSE_S)
+            time.sleep(_LOOK_S)
 
     def _is_known(self, process: Process) -> bool:
         # A number that was given away again has another start.

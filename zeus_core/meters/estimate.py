@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.processes import seen
 from zeus_kfp.zeus_core.validation import number
 
 CORE_POWER_VARIABLE = "ZEUS_KFP_CPU_CORE_POWER_W"
@@ -64,7 +65,7 @@ class EstimateMeter:
         """Do nothing; there is nothing to give back."""
 
 
-def open_estimate(environ: Mapping[str, str] = os.environ, proc: Path = _PROC) -> EstimateMeter:
+def open_estimate(environ: Mapping[str, str] = os.environ) -> EstimateMeter:
     """Open the estimate.
 
     Raises:
@@ -73,39 +74,29 @@ def open_estimate(environ: Mapping[str, str] = os.environ, proc: Path = _PROC) -
     return EstimateMeter(
         core_power_w=_core_power_w(environ.get(CORE_POWER_VARIABLE, "")),
         core_count=_usable_core_count(),
-        accelerator=_cpu_model(proc),
-        cpu_time_s=lambda: process_tree_cpu_time_s(proc),
+        accelerator=_cpu_model(),
+        cpu_time_s=process_tree_cpu_time_s,
     )
 
 
-def process_tree_cpu_time_s(proc: Path = _PROC) -> float:
+def process_tree_cpu_time_s() -> float:
     """Return the CPU time in s of this process, of its ended children, and of its descendants that still run."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    running = sum(_cpu_ticks(proc, pid) for pid in _descendants(proc, "self"))
+    running = sum(process.cpu_ticks for child in _descendants("self") if (process := seen(int(child))) is not None)
     return time.process_time() + ended.ru_utime + ended.ru_stime + running / os.sysconf("SC_CLK_TCK")
 
 
-def _descendants(proc: Path, pid: str) -> list[str]:
+def _descendants(pid: str) -> list[str]:
+    # Asked for in the training loop, so that it must not take longer the more processes the machine has.
     found: list[str] = []
-    for children in (proc / pid / "task").glob("*/children"):
+    for children in (_PROC / pid / "task").glob("*/children"):
         try:
             direct = children.read_text().split()
         except OSError:  # the process or thread has just ended
             continue
         for child in direct:
-            found += [child, *_descendants(proc, child)]
+            found += [child, *_descendants(child)]
     return found
-
-
-def _cpu_ticks(proc: Path, pid: str) -> int:
-    """Return a process's own CPU time and that of its ended children, in clock ticks; 0 once it is gone."""
-    try:
-        stat = (proc / pid / "stat").read_text()
-    except OSError:
-        return 0
-    # The second field, the command's name, may itself hold blanks and parentheses.
-    user, system, children_user, children_system = stat.rpartition(")")[2].split()[11:15]
-    return int(user) + int(system) + int(children_user) + int(children_system)
 
 
 def _core_power_w(value: str) -> float:
@@ -125,9 +116,9 @@ def _usable_core_count() -> int:
     return os.cpu_count() or 1
 
 
-def _cpu_model(proc: Path) -> str:
+def _cpu_model() -> str:
     try:
-        lines = (proc / "cpuinfo").read_text(errors="replace").splitlines()
+        lines = (_PROC / "cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
         return "CPU"
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -57,10 +57,9 @@ class BayesPolicy:
         """
         sizes = _usable_sizes(job, learnt)
         is_first = not in_flight and not any(_is_tried(learnt, size) for size in sizes)
-        if is_first or len(sizes) == 1:
+        if is_first:
             size = nearest_below(sizes, job.default_batch_size)
-            threshold = None if is_first else _threshold_of_the_only(job, learnt, sizes)
-            return _suggestion(job, size, _why_first(job, size, is_first=is_first), threshold)
+            return _suggestion(job, size, _why_first(job, size), None)
         situation = _Situation.of(job, learnt, sizes, in_flight)
         index, why = situation.choice()
         return _suggestion(job, sizes[index], why, situation.threshold)
@@ -89,7 +88,7 @@ _LARGEST_LOG = 300.0
 
 @dataclass(frozen=True, slots=True)
 class _Situation:
-    """All that a choice among more than one size rests on; searching while trials were given up and none reached."""
+    """All that a choice rests on; searching while trials were given up and none reached."""
 
     sizes: Sequence[int]
     tried: Sequence[bool]
@@ -119,6 +118,8 @@ class _Situation:
     def choice(self) -> tuple[int, str]:
         """Return the position of the size to try next, and why."""
         best = self.outlook.cheapest
+        if len(self.sizes) == 1:
+            return best, f"{self.sizes[best]} is the only batch size that works"
         if self.is_searching:
             return best, f"nothing has reached the target yet: {self.sizes[best]} is the cheapest to try until it does"
         index = self.outlook.choice(self.waiting)
@@ -170,11 +171,6 @@ def _with_flying(believed: CostBelief, flying: Sequence[int]) -> CostBelief:
     return replace(believed, log_cost=log_cost)
 
 
-def _threshold_of_the_only(job: JobSpec, learnt: Learnt, sizes: Sequence[int]) -> float | None:
-    """Return the threshold where one size is left: what it is expected to cost counts there too."""
-    return _threshold(job, learnt, retry_cost(cost_belief(job, learnt, sizes), math.inf, np.array([0])))
-
-
 def _threshold(job: JobSpec, learnt: Learnt, expected_cost: float) -> float | None:
     cheapest = learnt.min_recurrence_cost
     return None if cheapest is None else finite_or_none(job.beta_knob * max(cheapest, expected_cost))
@@ -190,9 +186,7 @@ def _suggestion(job: JobSpec, size: int, why: str, threshold: float | None) -> S
     return Suggestion(size, Purpose.SAMPLING, why, threshold, factor)
 
 
-def _why_first(job: JobSpec, size: int, *, is_first: bool) -> str:
-    if not is_first:
-        return f"{size} is the only batch size that works"
+def _why_first(job: JobSpec, size: int) -> str:
     if size == job.default_batch_size:
         return f"nothing is known yet: the default batch size {size} comes first"
     return f"nothing is known yet: {size} is the nearest to the default that may work"
