@@ -141,7 +141,7 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
 def _spare_of_lease(connection: Connection, job: Row) -> timedelta:
     """Return what of a step's lease is more than twice what making the data took at most, as far as that is known."""
     latest = {"job_id": job.job_id, "after": job.recurrence_count - _LOOKED_AT}
-    took = [row.made_at - row.opened_at for row in rows(connection, _MAKINGS, latest)]
+    took: list[timedelta] = [row.made_at - row.opened_at for row in rows(connection, _MAKINGS, latest)]
     if not took:
         return timedelta(0)
     return max(timedelta(seconds=job.max_step_time_s) - 2 * max(took), timedelta(0))

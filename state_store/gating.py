@@ -2,8 +2,9 @@
 
 import shlex
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import bindparam, func, select, text
+from sqlalchemy import Select, bindparam, func, select, text
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.drifting import pending_drifts
@@ -11,7 +12,7 @@ from zeus_kfp.state_store.epochs import data_is_gone, is_new_data
 from zeus_kfp.state_store.locking import COUNTS, alive_until, oldest_open, open_count
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
 from zeus_kfp.state_store.rows import next_due_at
-from zeus_kfp.state_store.statements import Row, joined, labelled, put, trials_of
+from zeus_kfp.state_store.statements import Row, joined, labelled, put, rows, trials_of
 from zeus_kfp.state_store.tables import JOB, RECURRENCE
 
 MAX_SLACK = timedelta(minutes=5)
@@ -29,6 +30,14 @@ _COUNTED = (
     .select_from(RECURRENCE)
     .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.number > bindparam("counted_from"), COUNTS)
 )
+_LATEST_COUNTED = (
+    select(func.max(RECURRENCE.c.number)).where(RECURRENCE.c.job_id == bindparam("job_id"), COUNTS).scalar_subquery()
+)
+_TRIED_IN_VAIN: Select[*tuple[Any, ...]] = select(
+    func.count().label("times"),
+    func.min(RECURRENCE.c.opened_at).label("first"),
+    func.max(RECURRENCE.c.opened_at).label("latest"),
+).where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.number > func.coalesce(_LATEST_COUNTED, 0))
 _LOCK_USER = text("SELECT pg_advisory_xact_lock(hashtextextended(:user, 7305826124381))")
 
 
@@ -36,7 +45,7 @@ def why_not(connection: Connection, job: Row, now: datetime, data_version: str, 
     """Return why a run may open no recurrence of a job now, "" if it may; one that starts now waits for no period."""
     return (
         _why_over(connection, job)
-        or ("" if start_now else _why_not_due(connection, job, now, data_version))
+        or ("" if start_now else _why_not_due(connection, job, now, data_version) or _why_later(connection, job, now))
         or _why_no_slot(connection, job, now)
         or _why_no_slot_of_user(connection, job, now)
     )
@@ -74,6 +83,25 @@ def _why_not_due(connection: Connection, job: Row, now: datetime, data_version: 
         f"job {job.job_id} is not due: its period (period_s) is {_span(job.period_s)}, and the next recurrence is due "
         f"{due_at:%Y-%m-%d %H:%M} UTC, or with the next run after drift was signalled "
         f"(`zeus-kfp jobs signal-drift {shlex.quote(job.job_id)} --reason …`). A run with start_now=true starts at once"
+    )
+
+
+def _why_later(connection: Connection, job: Row, now: datetime) -> str:
+    """Return why a job that is due waits: recurrences that end before their first trial are tried at doubling pauses.
+
+    What is broken for good, such as preprocessing, would otherwise be started by every tick of the schedule.
+    """
+    if not job.period_s:
+        return ""
+    (vain,) = rows(connection, _TRIED_IN_VAIN, {"job_id": job.job_id})
+    if not vain.times:
+        return ""
+    again_at = vain.latest + min(vain.latest - vain.first, timedelta(seconds=job.period_s))
+    if not vain.latest <= now < again_at:
+        return ""
+    return (
+        f"job {job.job_id} is due, but its latest {vain.times} recurrences ended before their first trial: it tries "
+        f"again from {again_at:%Y-%m-%d %H:%M} UTC on. A run with start_now=true starts at once"
     )
 
 

@@ -6,7 +6,7 @@ Where nothing can happen, far from the next due moment and from any event, ticks
 import dataclasses
 import random
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 from tests.state_store.driving import NOT_REACHED
@@ -28,7 +28,7 @@ class World:
     def __init__(self, url, spec, zone=UTC):
         self.spec, self.zone, self.now, self.off = spec, zone, BEGIN, timedelta(0)
         self.store = StateStore(url, clock=lambda: (self.now + self.off).astimezone(self.zone))
-        self.starts, self.ticks, self.due, self.dead = [], 0, [], []
+        self.starts, self.ticks, self.due, self.dead = [], 0, [], {}
 
     def tick(self):
         """Let a run begin; return the number of the recurrence that it opened, 0 for none."""
@@ -53,9 +53,18 @@ class World:
                 self.due.remove((end, run))
         self.now = moment
 
+    def die(self):
+        """Let the recurrence that began now die before it trains, and keep when it is made up for.
+
+        That is as soon as its death is certain; of several in a row, after as long again as they took.
+        """
+        vain = list(takewhile(self.dead.__contains__, reversed(self.starts[:-1])))
+        tried = self.now - vain[-1] if vain else timedelta(0)
+        self.dead[self.now] = self.now + max(STEP_LEASE, min(tried, WEEK))
+
     def step(self, events=()):
         """Return the next tick's moment: in ten minutes near an event or a due moment, else in six hours."""
-        ends = [*(end for end, _ in self.due), *self.dead[-1:]]
+        ends = [*(end for end, _ in self.due), *list(self.dead.values())[-1:]]
         watched = [*events, *(start + WEEK for start in self.starts[-1:]), *ends]
         far = all(not -timedelta(hours=1) < self.now - w < timedelta(hours=1) for w in watched)
         ahead = [w - self.now - timedelta(hours=1) for w in watched if w > self.now]
@@ -100,7 +109,7 @@ def test_a_rough_year_never_exceeds_the_cap_starts_too_early_or_loses_a_slot(tmp
             (fate,) = fates.choices(list(tally), [0.25, 0.25, 0.5])
             tally[fate] += 1
             if fate == "dead":
-                world.dead.append(world.now + STEP_LEASE)
+                world.die()
             else:
                 # The slow ones overlap with what drift starts, but stay below their lease.
                 world.train_until(world.now + timedelta(hours=9 if fate == "slow" else 2))
@@ -119,8 +128,7 @@ def check_spacing(world):
     excused = [*DRIFTS, *CHANGES]
     for before, after in pairwise(world.starts):
         disturbed = [moment for moment in excused if before < moment <= after]
-        # One that died is made up for as soon as that is certain.
-        due = before + (STEP_LEASE if before + STEP_LEASE in world.dead else WEEK)
+        due = world.dead.get(before, before + WEEK)
         assert after >= due - SLACK or disturbed
         # A clock that went back begins a new period; one that goes ahead ends it.
         assert after <= due + TICK + (WEEK if disturbed else timedelta(0))

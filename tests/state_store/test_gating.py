@@ -394,3 +394,33 @@ def test_recurrences_under_way_are_among_those_that_a_job_may_have(store):
     store.close_recurrence("job", "a")
     assert store.job("job").phase == "running"
     assert store.open_recurrence(spec, "d").granted
+
+
+def test_a_job_whose_preprocessing_is_broken_tries_again_at_pauses_that_double_up_to_its_period(store, clock):
+    recur(store, "first")
+    began_at = clock.now + timedelta(days=7)
+    tries = []
+    for tick in range(6 * 24 * 28):
+        clock.now = began_at + timedelta(minutes=10 * tick)
+        opened = store.open_recurrence(WEEKLY, f"tick {tick}")
+        if opened.granted:
+            tries.append(10 * tick)
+            store.close_recurrence("job", f"tick {tick}")
+    assert tries == [0, *(10 * 2**n for n in range(11)), 10 * 2**10 + 7 * 24 * 60, 10 * 2**10 + 14 * 24 * 60]
+    assert "its latest 14 recurrences ended before their first trial: it tries again from " in opened.why
+    assert store.open_recurrence(WEEKLY, "now", start_now=True).granted
+    store.suggest("job", "now", 1)
+    store.close_recurrence("job", "now")
+    clock.move(days=7)
+    assert store.open_recurrence(WEEKLY, "mended").granted
+
+
+def test_a_clock_that_went_back_ends_the_wait_of_a_job_that_tries_again(store, clock):
+    began_at = clock.now
+    for day in range(1, 4):
+        clock.now = began_at + timedelta(days=day)
+        assert store.open_recurrence(WEEKLY, f"day {day}").granted
+        store.close_recurrence("job", f"day {day}")
+    assert not store.open_recurrence(WEEKLY, "too early").granted
+    clock.now = began_at
+    assert store.open_recurrence(WEEKLY, "now").granted
