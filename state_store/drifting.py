@@ -21,6 +21,11 @@ _LOOKED_AT = 50
 _OF_JOB = select(DRIFT).where(DRIFT.c.job_id == bindparam("job_id")).order_by(DRIFT.c.id)
 _PENDING = _OF_JOB.where(DRIFT.c.recurrence_number.is_(None))
 _SAME = _OF_JOB.where(DRIFT.c.reason == bindparam("reason"))
+_GIVE_BACK = (
+    update(DRIFT)
+    .where(DRIFT.c.job_id == bindparam("job"), DRIFT.c.recurrence_number == bindparam("number"))
+    .values(recurrence_number=None)
+)
 _COSTS = (
     select(TRIAL.c.cost, TRIAL.c.metric, TRIAL.c.state, TRIAL.c.num_epochs, TRIAL.c.issued_at)
     .where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.number > bindparam("after"), TRIAL.c.cost.is_not(None))
@@ -69,11 +74,17 @@ def consume_drifts(
     if waiting:
         query = update(DRIFT).where(DRIFT.c.id.in_([row.id for row in waiting]))
         connection.execute(query.values(recurrence_number=recurrence_number))
-    reasons = [row.reason for row in waiting]
+    # One that was given back may have come again meanwhile.
+    reasons = list(dict.fromkeys(row.reason for row in waiting))
     if new_version:
         reasons.append(f"data_version is now {new_version!r}"[:MAX_REASON_CHARACTERS])
         _add(connection, now, job, reasons[-1], None, recurrence_number)
     return reasons
+
+
+def give_drifts_back(connection: Connection, job: Row, recurrence_number: int) -> None:
+    """Let what a recurrence took wait for the next one."""
+    connection.execute(_GIVE_BACK, {"job": job.job_id, "number": recurrence_number})
 
 
 def note_cost_drift(connection: Connection, now: datetime, job: Row, trial: Row) -> None:

@@ -1,10 +1,11 @@
 """How often things are done over again: preprocessing, by the key of KFP's cache, and the builder's own stages."""
 
+import shlex
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, exists, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.locking import alive_until, step_lease_from
@@ -14,6 +15,9 @@ from zeus_kfp.state_store.tables import RECURRENCE, STAGE_TURN, TRIAL
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.job import ONCE
 from zeus_kfp.zeus_core.validation import integer, text
+
+_LOOKED_AT = 100
+"""Latest recurrences of a job that say how long its data takes."""
 
 _TURNS = (
     select(STAGE_TURN, RECURRENCE.c.state)
@@ -36,6 +40,18 @@ _MAKERS = (
     select(RECURRENCE)
     .where(_SAME_DATA, RECURRENCE.c.state == RecurrenceState.OPEN.value, RECURRENCE.c.number < bindparam("number"))
     .order_by(RECURRENCE.c.number)
+)
+_OTHER = RECURRENCE.alias("other")
+_FIRST_OF_DATA = ~exists().where(
+    _OTHER.c.job_id == RECURRENCE.c.job_id,
+    _OTHER.c.data_epoch == RECURRENCE.c.data_epoch,
+    _OTHER.c.number < RECURRENCE.c.number,
+)
+_MAKINGS = (
+    select(RECURRENCE.c.opened_at, func.min(TRIAL.c.issued_at).label("made_at"))
+    .join(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id)
+    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.number > bindparam("after"), _FIRST_OF_DATA)
+    .group_by(RECURRENCE.c.id, RECURRENCE.c.opened_at)
 )
 
 
@@ -97,7 +113,8 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
 
     KFP's cache knows finished steps only, so that two recurrences that overlap would both make the same data. The one
     of the lower number makes it: it has, once any recurrence with that data was handed a trial, and it won't any more,
-    once it has ended or its lease has passed.
+    once it has ended, its lease has passed, or it takes twice as long as it ever did: its pod tells nobody that it
+    lives, and data that is made twice costs less than a slot that waits for a dead one.
     """
     job = locked_job(connection, job_id)
     recurrence = required_recurrence(connection, job_id, run_id)
@@ -108,13 +125,26 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
     if connection.execute(_MADE, same_data).first():
         return ""
     makers = rows(connection, _MAKERS, same_data | {"number": recurrence.number})
-    alive = [maker for maker in makers if alive_until(job, maker, (), now) > now]
+    spare = _spare_of_lease(connection, job) if makers else timedelta(0)
+    ends = [(alive_until(job, maker, (), now) - spare, maker) for maker in makers]
+    alive = [(end, maker) for end, maker in ends if end > now]
     if not alive:
         return ""
+    until, maker = alive[0]
     return (
-        f"recurrence {alive[0].number} of run {alive[0].run_id} preprocesses the same data ({recurrence.data_epoch}): "
-        f"this one waits for it. If that run is dead, `zeus-kfp recurrences close {job_id} {alive[0].run_id}` says so"
+        f"recurrence {maker.number} of run {maker.run_id} preprocesses the same data ({recurrence.data_epoch}): this "
+        f"one waits for it, until {until:%Y-%m-%d %H:%M} UTC at most. If that run is dead, `zeus-kfp recurrences close "
+        f"{shlex.quote(job_id)} {shlex.quote(maker.run_id)}` says so"
     )
+
+
+def _spare_of_lease(connection: Connection, job: Row) -> timedelta:
+    """Return what of a step's lease is more than twice what making the data took at most, as far as that is known."""
+    latest = {"job_id": job.job_id, "after": job.recurrence_count - _LOOKED_AT}
+    took: list[timedelta] = [row.made_at - row.opened_at for row in rows(connection, _MAKINGS, latest)]
+    if not took:
+        return timedelta(0)
+    return max(timedelta(seconds=job.max_step_time_s) - 2 * max(took), timedelta(0))
 
 
 def _epoch(job: Row, version: str, generation: int) -> str:

@@ -2,16 +2,17 @@
 
 import shlex
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import Select, bindparam, func, select, text
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.drifting import pending_drifts
 from zeus_kfp.state_store.epochs import data_is_gone, is_new_data
-from zeus_kfp.state_store.locking import alive_until, oldest_open, open_count
+from zeus_kfp.state_store.locking import COUNTS, alive_until, oldest_open, open_count
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
 from zeus_kfp.state_store.rows import next_due_at
-from zeus_kfp.state_store.statements import Row, joined, labelled, put, trials_of
+from zeus_kfp.state_store.statements import Row, joined, labelled, put, rows, trials_of
 from zeus_kfp.state_store.tables import JOB, RECURRENCE
 
 MAX_SLACK = timedelta(minutes=5)
@@ -24,6 +25,19 @@ _OPEN_OF_USER = (
     .select_from(RECURRENCE.join(JOB, RECURRENCE.c.job_id == JOB.c.job_id))
     .where(JOB.c.user == bindparam("user"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
 )
+_COUNTED = (
+    select(func.count())
+    .select_from(RECURRENCE)
+    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.number > bindparam("counted_from"), COUNTS)
+)
+_LATEST_COUNTED = (
+    select(func.max(RECURRENCE.c.number)).where(RECURRENCE.c.job_id == bindparam("job_id"), COUNTS).scalar_subquery()
+)
+_TRIED_IN_VAIN: Select[*tuple[Any, ...]] = select(
+    func.count().label("times"),
+    func.min(RECURRENCE.c.opened_at).label("first"),
+    func.max(RECURRENCE.c.opened_at).label("latest"),
+).where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.number > func.coalesce(_LATEST_COUNTED, 0))
 _LOCK_USER = text("SELECT pg_advisory_xact_lock(hashtextextended(:user, 7305826124381))")
 
 
@@ -31,15 +45,18 @@ def why_not(connection: Connection, job: Row, now: datetime, data_version: str, 
     """Return why a run may open no recurrence of a job now, "" if it may; one that starts now waits for no period."""
     return (
         _why_over(connection, job)
-        or ("" if start_now else _why_not_due(connection, job, now, data_version))
+        or ("" if start_now else _why_not_due(connection, job, now, data_version) or _why_later(connection, job, now))
         or _why_no_slot(connection, job, now)
         or _why_no_slot_of_user(connection, job, now)
     )
 
 
-def has_had_all(job: Row) -> bool:
-    """Return whether a job has had all its recurrences."""
-    return bool(job.num_recurrences and job.recurrence_count - job.counted_from >= job.num_recurrences)
+def has_had_all(connection: Connection, job: Row) -> bool:
+    """Return whether a job has had all its recurrences; those that ended before their first trial do not count."""
+    if not job.num_recurrences:
+        return False
+    of_job = {"job_id": job.job_id, "counted_from": job.counted_from}
+    return bool(connection.execute(_COUNTED, of_job).scalar_one() >= job.num_recurrences)
 
 
 def _why_over(connection: Connection, job: Row) -> str:
@@ -47,7 +64,7 @@ def _why_over(connection: Connection, job: Row) -> str:
         return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
     if job.ended_by_hand:
         return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
-    if has_had_all(job):
+    if has_had_all(connection, job):
         running = open_count(connection, job)
         put(connection, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
         return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"
@@ -66,6 +83,25 @@ def _why_not_due(connection: Connection, job: Row, now: datetime, data_version: 
         f"job {job.job_id} is not due: its period (period_s) is {_span(job.period_s)}, and the next recurrence is due "
         f"{due_at:%Y-%m-%d %H:%M} UTC, or with the next run after drift was signalled "
         f"(`zeus-kfp jobs signal-drift {shlex.quote(job.job_id)} --reason …`). A run with start_now=true starts at once"
+    )
+
+
+def _why_later(connection: Connection, job: Row, now: datetime) -> str:
+    """Return why a job that is due waits: recurrences that end before their first trial are tried at doubling pauses.
+
+    What is broken for good, such as preprocessing, would otherwise be started by every tick of the schedule.
+    """
+    if not job.period_s:
+        return ""
+    (vain,) = rows(connection, _TRIED_IN_VAIN, {"job_id": job.job_id})
+    if not vain.times:
+        return ""
+    again_at = vain.latest + min(vain.latest - vain.first, timedelta(seconds=job.period_s))
+    if not vain.latest <= now < again_at:
+        return ""
+    return (
+        f"job {job.job_id} is due, but its latest {vain.times} recurrences ended before their first trial: it tries "
+        f"again from {again_at:%Y-%m-%d %H:%M} UTC on. A run with start_now=true starts at once"
     )
 
 

@@ -1,11 +1,12 @@
-"""Leases, and the reaping of what outlived them."""
+"""Leases, the end of a recurrence, and the reaping of what outlived its lease."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, bindparam, func, select
+from sqlalchemy import and_, bindparam, exists, func, select
 from sqlalchemy.engine import Connection
 
+from zeus_kfp.state_store.drifting import give_drifts_back
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.state_store.statements import Row, issued_trials, put, rows, trials_of
 from zeus_kfp.state_store.tables import JOB, RECURRENCE, TRIAL
@@ -17,6 +18,15 @@ LEASE_MARGIN = timedelta(minutes=10)
 _IS_OPEN = and_(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
 _OLDEST_OPEN = select(RECURRENCE).where(_IS_OPEN).order_by(RECURRENCE.c.number).limit(1)
 _OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(_IS_OPEN)
+COUNTS = (RECURRENCE.c.state == RecurrenceState.OPEN.value) | exists().where(TRIAL.c.recurrence_id == RECURRENCE.c.id)
+"""Whether a recurrence counts: one that ended before its first trial was as good as none."""
+
+_LATEST_THAT_COUNTS = (
+    select(RECURRENCE.c.opened_at)
+    .where(RECURRENCE.c.job_id == bindparam("job_id"), COUNTS)
+    .order_by(RECURRENCE.c.number.desc())
+    .limit(1)
+)
 _MAYBE_DEAD = select(RECURRENCE).where(
     _IS_OPEN, (RECURRENCE.c.opened_at <= bindparam("long_ago")) | (RECURRENCE.c.opened_at > bindparam("now"))
 )
@@ -93,8 +103,7 @@ def reap(connection: Connection, job: Row, now: datetime) -> None:
     for recurrence in rows(connection, _MAYBE_DEAD, {"job_id": job.job_id, "now": now, "long_ago": now - shortest}):
         trials = trials_of(connection, recurrence)
         if alive_until(job, recurrence, trials, now) <= now:
-            expire_issued(connection, trials, now, "its recurrence vanished")
-            put(connection, RECURRENCE, recurrence, state=RecurrenceState.EXPIRED.value, closed_at=now)
+            end_recurrence(connection, job, recurrence, trials, now, RecurrenceState.EXPIRED, "its recurrence vanished")
     reap_trials(connection, job, issued_trials(connection, job), now)
 
 
@@ -125,8 +134,27 @@ def _lease_end(
     return lease if since <= now else min(lease, lease_of(job.clock_back_at or now, job))
 
 
-def expire_issued(connection: Connection, trials: list[Row], now: datetime, reason: str) -> None:
-    """Expire those of a recurrence's trials that never reported."""
+def end_recurrence(
+    connection: Connection,
+    job: Row,
+    recurrence: Row,
+    trials: Iterable[Row],
+    now: datetime,
+    state: RecurrenceState,
+    reason: str,
+) -> None:
+    """End a recurrence in a state, and for a reason its trials that never reported.
+
+    One that comes to its end before its first trial gives back what it took: its drifts wait again, and the period is
+    that of the recurrence before, so that the next run starts what this one did not.
+    """
+    trials = list(trials)
     for trial in trials:
         if trial.state == TrialState.ISSUED:
             expire(connection, trial, now, reason)
+    put(connection, RECURRENCE, recurrence, state=state.value, closed_at=now)
+    if not trials:
+        give_drifts_back(connection, job, recurrence.number)
+        if job.period_began_at == recurrence.opened_at:
+            before = rows(connection, _LATEST_THAT_COUNTS, {"job_id": job.job_id})
+            put(connection, JOB, job, period_began_at=before[0].opened_at if before else None)

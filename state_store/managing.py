@@ -26,7 +26,7 @@ def complete(connection: Connection, job_id: str) -> None:
 def reopen(connection: Connection, job_id: str) -> None:
     """Go on with a job that was completed or deleted; one that has had all its recurrences begins to count anew."""
     job = locked_job(connection, job_id)
-    counted_from = job.recurrence_count if has_had_all(job) else job.counted_from
+    counted_from = job.recurrence_count if has_had_all(connection, job) else job.counted_from
     put(connection, JOB, job, phase=JobPhase.RUNNING.value, ended_by_hand=False, counted_from=counted_from)
 
 

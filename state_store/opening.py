@@ -11,7 +11,7 @@ from zeus_kfp.state_store.epochs import data_of_next, is_new_data
 from zeus_kfp.state_store.gating import has_had_all, why_not
 from zeus_kfp.state_store.generators import generator_at, seeded_state
 from zeus_kfp.state_store.learning import load_learnt, price_again, relearn
-from zeus_kfp.state_store.locking import expire_issued, note_clock, open_count, reap, step_lease_from
+from zeus_kfp.state_store.locking import end_recurrence, note_clock, open_count, reap, step_lease_from
 from zeus_kfp.state_store.records import JobPhase, OpenedRecurrence, RecurrenceRecord, RecurrenceState
 from zeus_kfp.state_store.rows import knobs_of, recurrence_record, spec_of
 from zeus_kfp.state_store.statements import (
@@ -89,11 +89,10 @@ def close_recurrence(connection: Connection, now: datetime, job_id: str, run_id:
     if job.clock_back_at is not None:
         note_clock(connection, job, now)
     if recurrence.state == RecurrenceState.OPEN:
-        expire_issued(connection, trials, now, "its recurrence ended without a report")
         reached = any(t.state == TrialState.REACHED for t in trials)
-        state = (RecurrenceState.REACHED if reached else RecurrenceState.NOT_REACHED).value
-        put(connection, RECURRENCE, recurrence, state=state, closed_at=now)
-        if has_had_all(job) and not open_count(connection, job):
+        state = RecurrenceState.REACHED if reached else RecurrenceState.NOT_REACHED
+        end_recurrence(connection, job, recurrence, trials, now, state, "its recurrence ended without a report")
+        if has_had_all(connection, job) and not open_count(connection, job):
             put(connection, JOB, job, phase=JobPhase.COMPLETED.value)
     return recurrence_record(recurrence, trials)
 

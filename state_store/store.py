@@ -85,7 +85,7 @@ class StateStore(Listing):
         """Return why a recurrence should not preprocess yet, "" if it may; asking keeps its lease alive.
 
         Recurrences that overlap make the same data once: the one of the lowest number does, the others ask again
-        until it has.
+        until it has, or takes twice as long as it took at most before.
 
         Raises:
             UnknownJobError: If there is no such job.
@@ -174,7 +174,8 @@ class StateStore(Listing):
     def signal_drift(self, job_id: str, reason: str, *, value: float | None = None) -> DriftRecord:
         """Let the next run of a job open a recurrence, whether or not the period has passed.
 
-        Exactly one recurrence takes it. While it waits for one, the same reason again changes nothing.
+        Exactly one recurrence takes it, and gives it back if it ends before its first trial. While it waits, the same
+        reason again changes nothing.
 
         Args:
             job_id: The job's name.

@@ -185,3 +185,42 @@ def test_a_run_without_a_recurrence_has_no_turn(store):
     recur(store, "run", SPEC)
     with pytest.raises(UnknownRecurrenceError, match="'other'"):
         store.take_stage_turn("job", "other", "deploy", 1)
+
+
+def make_data(store, clock, run, version, **took):
+    store.open_recurrence(SPEC, run, data_version=version)
+    clock.move(**took)
+    store.suggest("job", run, 1)
+    store.report("job", run, 1, GONE)
+    store.close_recurrence("job", run)
+
+
+def test_nobody_waits_for_data_longer_than_twice_what_it_took_before(store, clock):
+    make_data(store, clock, "v1", "v1", hours=1)
+    make_data(store, clock, "v2", "v2", hours=2)
+    for run in "abc":
+        store.open_recurrence(SPEC, run, data_version="v3")
+    (why,) = waits(store, "b")
+    assert "this one waits for it, until 2026-01-01 07:10 UTC at most" in why
+    clock.move(hours=4, minutes=9)
+    assert [bool(why) for why in waits(store, "b", "c")] == [True, True]
+    clock.move(minutes=2)
+    assert waits(store, "b") == [""] and "run b" in waits(store, "c")[0]
+    store.suggest("job", "b", 1)
+    assert waits(store, "c") == [""]
+
+
+def test_a_wait_for_data_is_not_taken_for_the_time_that_making_it_took(store, clock):
+    make_data(store, clock, "v1", "v1", hours=1)
+    store.open_recurrence(SPEC, "dead", data_version="v2")
+    make_data(store, clock, "waited", "v2", hours=20)
+    for run in "ab":
+        store.open_recurrence(SPEC, run, data_version="v3")
+    assert "until 2026-01-01 23:10 UTC" in waits(store, "b")[0]
+
+
+def test_before_the_first_data_is_made_its_maker_has_all_its_lease(store, clock):
+    for run in "ab":
+        store.open_recurrence(SPEC, run)
+    clock.move(hours=23)
+    assert "until 2026-01-02 00:10 UTC" in waits(store, "b")[0]

@@ -329,3 +329,98 @@ def test_jobs_of_a_user_that_start_at_once_do_not_exceed_the_cap(store_url, cloc
 def test_a_job_that_would_explode_or_make_no_sense_is_refused_with_the_reason(knob, value, named):
     with pytest.raises(InvalidValueError, match=named):
         dataclasses.replace(WEEKLY, **{knob: value})
+
+
+def close_by_hand(store, clock):
+    store.close_recurrence("job", "died")
+
+
+def let_lease_pass(store, clock):
+    clock.move(hours=2)
+
+
+@pytest.mark.parametrize("end", [close_by_hand, let_lease_pass])
+def test_what_a_recurrence_that_never_trained_took_starts_the_next_run(store, clock, end):
+    recur(store, "first", data_version="v1")
+    began_at = clock.now
+    clock.move(days=1)
+    store.signal_drift("job", "accuracy fell")
+    assert store.open_recurrence(WEEKLY, "died", data_version="v2").number == 2
+    end(store, clock)
+    store.signal_drift("job", "accuracy fell")
+    opened = store.open_recurrence(WEEKLY, "second", data_version="v2")
+    assert (opened.number, opened.data_epoch) == (3, "v2-0")
+    assert opened.why.endswith("Drift was signalled: accuracy fell; data_version is now 'v2'")
+    assert {drift.recurrence_number for drift in store.drifts("job")} == {3}
+    store.close_recurrence("job", "second")
+    assert store.job("job").next_due_at == began_at + timedelta(days=7)
+
+
+def test_a_recurrence_that_trained_keeps_what_it_took_though_it_died(store, clock):
+    recur(store, "first")
+    store.signal_drift("job", "accuracy fell")
+    store.open_recurrence(WEEKLY, "died")
+    store.suggest("job", "died", 1)
+    clock.move(hours=3)
+    assert "not due" in store.open_recurrence(WEEKLY, "next").why
+    assert store.recurrence("job", "died").state == RecurrenceState.EXPIRED
+
+
+def test_the_period_is_that_of_the_latest_recurrence_that_trains_whichever_dies_first(store, clock):
+    began_at = clock.now
+    recur(store, "first")
+    for run in "abc":
+        clock.move(minutes=1)
+        store.open_recurrence(dataclasses.replace(WEEKLY, max_concurrent_recurrences=3), run, start_now=True)
+    for run, minutes in (("b", 3), ("c", 1), ("a", 0)):
+        store.close_recurrence("job", run)
+        assert store.job("job").next_due_at == began_at + timedelta(days=7, minutes=minutes)
+
+
+def test_recurrences_that_never_trained_are_not_among_those_that_a_job_may_have(store):
+    spec = dataclasses.replace(WEEKLY, period_s=0.0, num_recurrences=2)
+    for number, run in enumerate("abc", start=1):
+        assert store.open_recurrence(spec, run).number == number
+        store.close_recurrence("job", run)
+    assert [recur(store, run, spec).granted for run in "def"] == [True, True, False]
+    assert store.job("job").phase == "completed"
+    store.reopen_job("job")
+    assert [recur(store, run, spec).granted for run in "ghi"] == [True, True, False]
+
+
+def test_recurrences_under_way_are_among_those_that_a_job_may_have(store):
+    spec = dataclasses.replace(WEEKLY, period_s=0.0, num_recurrences=2, max_concurrent_recurrences=5)
+    assert [store.open_recurrence(spec, run).granted for run in "abc"] == [True, True, False]
+    store.close_recurrence("job", "a")
+    assert store.job("job").phase == "running"
+    assert store.open_recurrence(spec, "d").granted
+
+
+def test_a_job_whose_preprocessing_is_broken_tries_again_at_pauses_that_double_up_to_its_period(store, clock):
+    recur(store, "first")
+    began_at = clock.now + timedelta(days=7)
+    tries = []
+    for tick in range(6 * 24 * 28):
+        clock.now = began_at + timedelta(minutes=10 * tick)
+        opened = store.open_recurrence(WEEKLY, f"tick {tick}")
+        if opened.granted:
+            tries.append(10 * tick)
+            store.close_recurrence("job", f"tick {tick}")
+    assert tries == [0, *(10 * 2**n for n in range(11)), 10 * 2**10 + 7 * 24 * 60, 10 * 2**10 + 14 * 24 * 60]
+    assert "its latest 14 recurrences ended before their first trial: it tries again from " in opened.why
+    assert store.open_recurrence(WEEKLY, "now", start_now=True).granted
+    store.suggest("job", "now", 1)
+    store.close_recurrence("job", "now")
+    clock.move(days=7)
+    assert store.open_recurrence(WEEKLY, "mended").granted
+
+
+def test_a_clock_that_went_back_ends_the_wait_of_a_job_that_tries_again(store, clock):
+    began_at = clock.now
+    for day in range(1, 4):
+        clock.now = began_at + timedelta(days=day)
+        assert store.open_recurrence(WEEKLY, f"day {day}").granted
+        store.close_recurrence("job", f"day {day}")
+    assert not store.open_recurrence(WEEKLY, "too early").granted
+    clock.now = began_at
+    assert store.open_recurrence(WEEKLY, "now").granted
