@@ -30,7 +30,8 @@
  * tests need no time. With one it draws min(busy, limit): the power above idle grows with the cube of the clock rate,
  * so that work takes cbrt((busy - idle) / (limit - idle)) times as long under a limit.
  *
- * GPU i's UUID starts with GPU-<i><i>; MIG-part-of-<i> is a part of it.
+ * GPU i's UUID starts with GPU-<i><i> and ends with what its state's file makes of it, so that GPUs whose limits are
+ * apart have names apart; MIG-part-of-<i> is a part of it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -226,7 +227,9 @@ API int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device *part, Device **devi
 }
 
 API int nvmlDeviceGetUUID(Device *device, char *uuid, unsigned length) {
-    snprintf(uuid, length, "GPU-%d%d345678-fake", device->index, device->index);
+    unsigned long long hash = 0xcbf29ce484222325; /* FNV-1a */
+    for (const char *c = state_path; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+    snprintf(uuid, length, "GPU-%d%d345678-%016llx", device->index, device->index, hash);
     return SUCCESS;
 }
 

@@ -16,10 +16,11 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     NvmlUnavailableError,
     open_devices,
 )
-from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, limits_folder, noted, peek
+from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, folder_path, limits_folder, noted, peek
 from zeus_kfp.zeus_core.power.interface import Setter
-from zeus_kfp.zeus_core.power.note import is_same
+from zeus_kfp.zeus_core.power.note import Found, is_same
 from zeus_kfp.zeus_core.power.setters import set_surely, setters
+from zeus_kfp.zeus_core.processes import seen
 
 logger = logging.getLogger(__name__)
 
@@ -81,12 +82,18 @@ def _repair_own(environ: Mapping[str, str], held: Sequence[Path], latest_s: floa
         found = peek(path)
         if found is not None:
             logger.warning(
-                "process %d still holds the power limit of %s, which was %g W before: it puts that back at its end, or "
+                "%s still holds the power limit of %s, which was %g W before: it puts that back at its end, or "
                 "else the next trial on this machine does",
-                found.process_id,
+                _holder(found),
                 path.stem,
                 found.found_w,
             )
+
+
+def _holder(found: Found) -> str:
+    """Return who holds a GPU that a file tells of: where its writer has ended, a process with another folder."""
+    is_alive = seen(found.process_id) is not None
+    return f"process {found.process_id}" if is_alive else f"a process with another {FOLDER_VARIABLE}"
 
 
 def standing_limits_w(environ: Mapping[str, str] = os.environ) -> dict[str, float]:
