@@ -109,8 +109,9 @@ def test_a_lost_gpu_of_someone_else_is_no_matter(measure):
     assert values["warnings"] == ""
 
 
-def test_without_a_counter_the_power_is_polled(measure):
-    values = measure(FAKE_NVML_GPUS="2", FAKE_NVML_ENERGY="unsupported")
+@pytest.mark.parametrize("counter", ["unsupported", "stuck"])
+def test_without_a_counter_that_counts_the_power_is_polled(measure, counter):
+    values = measure(FAKE_NVML_GPUS="2", FAKE_NVML_ENERGY=counter)
     assert (values["name"], values["estimated"]) == ("nvml-polling", False)
     assert 0 < values["readings"][0] < values["readings"][2] < 300 * 10
 
@@ -122,8 +123,9 @@ def test_gpus_that_tell_only_how_busy_they_are_are_estimated(measure):
     assert 0 < values["readings"][0] < values["readings"][2] < 450 * 10
 
 
-def test_gpus_that_tell_nothing_are_not_taken_for_gpus_without_energy(measure):
-    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_ENERGY="unsupported", FAKE_NVML_POWER="unsupported")
+@pytest.mark.parametrize("readings", ["unsupported", "stuck"])
+def test_gpus_that_tell_nothing_are_not_taken_for_gpus_without_energy(measure, readings):
+    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_ENERGY=readings, FAKE_NVML_POWER=readings)
     assert (values["name"], values["estimated"]) == ("estimate", True)
     assert "neither the energy nor the power of 1 x Fake GPU can be read" in values["warnings"]
 

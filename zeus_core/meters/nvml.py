@@ -93,7 +93,8 @@ def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | Non
         NvmlUnavailableError: If there is no NVML, no GPU, or none of them can be read.
     """
     devices = open_devices(cuda_visible_devices, load=load)
-    if None not in devices.energies_j():
+    # A counter at 0 has never counted, though the driver may say that there is one.
+    if all(devices.energies_j()):
         return _checked(devices)
     if devices.power_w() is not None:
         return PollingMeter(devices)

@@ -86,6 +86,16 @@ class FoundFile:
         size = max(len(content), os.fstat(self._file).st_size)
         os.pwrite(self._file, content.ljust(size), 0)
 
+    def add(self, set_w: float) -> None:
+        """Note that one more limit in W may stand, by whatever way back was noted.
+
+        Raises:
+            OSError: If it can't be written.
+        """
+        found = self.read_any()
+        if found is not None and not found.was_set(set_w):
+            self.write(found.found_w, (*found.set_w, set_w), way_back=found.way_back)
+
     def clear(self) -> None:
         """Say that there is nothing to repair."""
         os.ftruncate(self._file, 0)

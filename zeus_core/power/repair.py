@@ -17,7 +17,7 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     open_devices,
 )
 from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, folder_path, limits_folder, noted, peek
-from zeus_kfp.zeus_core.power.interface import Setter
+from zeus_kfp.zeus_core.power.interface import LimitRange, Setter
 from zeus_kfp.zeus_core.power.note import Found, is_same
 from zeus_kfp.zeus_core.power.setters import set_surely, setters
 from zeus_kfp.zeus_core.processes import seen
@@ -37,7 +37,7 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
     if left is not None and standing_w is None:
         raise LimitRefusedError(f"the limit of GPU {gpu.index} can't be read now")
     if left is not None and standing_w is not None and left.was_set(standing_w):
-        set_surely(devices, setter, gpu, left.found_w)
+        give_back(devices, setter, gpu, file, left.found_w)
         if not is_same(standing_w, left.found_w):
             logger.warning(
                 "GPU %d stood at %g W, left by a process that was killed: its %g W are put back",
@@ -46,6 +46,25 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
                 left.found_w,
             )
     file.clear()
+
+
+def give_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile, found_w: float) -> None:
+    """Put back a limit in W that was found; where the GPU takes it no more, set the closest that it does.
+
+    Raises:
+        LimitRefusedError: If the limit found doesn't stand now; the file says that it must still be put back.
+        OSError: If the file can't be written.
+    """
+    try:
+        set_surely(devices, setter, gpu, found_w)
+    except LimitRefusedError as error:
+        allowed_w = devices.allowed_w(gpu)
+        closest_w = found_w if allowed_w is None else LimitRange(*allowed_w).clamped(found_w)
+        if closest_w == found_w:
+            raise
+        file.add(closest_w)
+        set_surely(devices, setter, gpu, closest_w)
+        raise LimitRefusedError(f"{error}. {closest_w:g} W, the closest that it takes now, are set instead") from error
 
 
 def repair_limits(environ: Mapping[str, str] = os.environ, *, patience_s: float = 0.0) -> None:

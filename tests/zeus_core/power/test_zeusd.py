@@ -93,6 +93,13 @@ def test_a_daemon_of_another_node_with_as_many_gpus_of_the_same_model_is_not_tru
     assert remote.asked == []
 
 
+def test_a_counter_that_never_counts_tells_no_gpu_from_another_nodes(remote, fake_gpus):
+    fake_gpus.set(ENERGY="stuck")
+    remote.shown = {0: Shown(energy_mj=0)}
+    assert "can't be told among zeusd's" in open_limiter().why_not
+    assert remote.asked == []
+
+
 def test_a_daemon_at_any_address_that_tells_the_same_energy_is_this_nodes(remote, fake_gpus):
     remote.shown = {0: Shown(energy_mj=5), 1: Shown(0)}
     with closing(open_limiter()) as limiter:
