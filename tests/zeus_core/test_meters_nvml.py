@@ -136,15 +136,17 @@ def test_a_reading_that_fails_is_none_and_the_next_makes_up_for_it(measure):
 
 
 def test_a_counter_that_restarts_does_not_take_energy_away(measure):
-    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_RESET_AT="4")
-    assert values["readings"] == [0.0, 1.0, 1.0]
+    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_RESET_AT="3")
+    assert values["readings"] == [0.0, None, 1.0]
 
 
 @pytest.mark.parametrize(
     ("readings_j", "totals_j"),
     [
         ([500.0, 510.0, 4.0, 6.0], [0.0, 10.0, 14.0, 16.0]),
-        ([500.0, 510.0, 509.5, 512.0], [0.0, 10.0, 10.0, 12.5]),
+        ([500.0, 510.0, 0.0, 3.0], [0.0, 10.0, None, 13.0]),
+        ([500.0, 510.0, 509.5, 512.0], [0.0, 10.0, 10.0, 12.0]),
+        ([500.0, 510.0, 0.0, 512.0], [0.0, 10.0, None, 12.0]),
         ([500.0, None, 520.0], [0.0, None, 20.0]),
     ],
 )
