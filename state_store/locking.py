@@ -22,7 +22,7 @@ COUNTS = (RECURRENCE.c.state == RecurrenceState.OPEN.value) | exists().where(TRI
 """Whether a recurrence counts: one that ended before its first trial was as good as none."""
 
 _LATEST_THAT_COUNTS = (
-    select(RECURRENCE.c.opened_at)
+    select(RECURRENCE.c.opened_at, RECURRENCE.c.data_missing)
     .where(RECURRENCE.c.job_id == bindparam("job_id"), COUNTS)
     .order_by(RECURRENCE.c.number.desc())
     .limit(1)
@@ -145,8 +145,8 @@ def end_recurrence(
 ) -> None:
     """End a recurrence in a state, and for a reason its trials that never reported.
 
-    One that comes to its end before its first trial gives back what it took: its drifts wait again, and the period is
-    that of the recurrence before, so that the next run starts what this one did not.
+    One that comes to its end before its first trial gives back what it took, so that the next run starts what this one
+    did not.
     """
     trials = list(trials)
     for trial in trials:
@@ -154,7 +154,15 @@ def end_recurrence(
             expire(connection, trial, now, reason)
     put(connection, RECURRENCE, recurrence, state=state.value, closed_at=now)
     if not trials:
-        give_drifts_back(connection, job, recurrence.number)
-        if job.period_began_at == recurrence.opened_at:
-            before = rows(connection, _LATEST_THAT_COUNTS, {"job_id": job.job_id})
-            put(connection, JOB, job, period_began_at=before[0].opened_at if before else None)
+        _give_back(connection, job, recurrence)
+
+
+def _give_back(connection: Connection, job: Row, recurrence: Row) -> None:
+    """Let a recurrence's drifts wait again, the period be that of the one before, and its data be still to be made."""
+    give_drifts_back(connection, job, recurrence.number)
+    before = next(iter(rows(connection, _LATEST_THAT_COUNTS, {"job_id": job.job_id})), None)
+    if job.period_began_at == recurrence.opened_at:
+        put(connection, JOB, job, period_began_at=before and before.opened_at)
+    if job.data_began_number == recurrence.number and before is not None and before.data_missing:
+        # Nobody knows that what was gone from storage has been made again.
+        put(connection, JOB, job, data_began_number=0)
