@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, exists, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.locking import alive_until, step_lease_from
@@ -34,24 +34,28 @@ _DONE = update(STAGE_TURN).where(
     STAGE_TURN.c.stage == bindparam("of_stage"),
     STAGE_TURN.c.recurrence_number == bindparam("number"),
 )
-_SAME_DATA = (RECURRENCE.c.job_id == bindparam("job_id")) & (RECURRENCE.c.data_epoch == bindparam("data_epoch"))
-_MADE = select(TRIAL.c.id).join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id).where(_SAME_DATA).limit(1)
+_LATEST = (RECURRENCE.c.job_id == bindparam("job_id")) & (RECURRENCE.c.number > bindparam("after"))
+_SAME_DATA = RECURRENCE.c.data_epoch == bindparam("data_epoch")
+_MADE = (
+    select(TRIAL.c.id).join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id).where(_LATEST, _SAME_DATA).limit(1)
+)
 _MAKERS = (
     select(RECURRENCE)
-    .where(_SAME_DATA, RECURRENCE.c.state == RecurrenceState.OPEN.value, RECURRENCE.c.number < bindparam("number"))
+    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value, _SAME_DATA)
+    .where(RECURRENCE.c.number < bindparam("number"))
     .order_by(RECURRENCE.c.number)
 )
-_OTHER = RECURRENCE.alias("other")
-_FIRST_OF_DATA = ~exists().where(
-    _OTHER.c.job_id == RECURRENCE.c.job_id,
-    _OTHER.c.data_epoch == RECURRENCE.c.data_epoch,
-    _OTHER.c.number < RECURRENCE.c.number,
-)
-_MAKINGS = (
-    select(RECURRENCE.c.opened_at, func.min(TRIAL.c.issued_at).label("made_at"))
-    .join(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id)
-    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.number > bindparam("after"), _FIRST_OF_DATA)
-    .group_by(RECURRENCE.c.id, RECURRENCE.c.opened_at)
+_USES_OF_DATA = (
+    select(
+        RECURRENCE.c.number,
+        RECURRENCE.c.data_epoch,
+        RECURRENCE.c.opened_at,
+        func.min(TRIAL.c.issued_at).label("made_at"),
+    )
+    .join(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id, isouter=True)
+    .where(_LATEST)
+    .group_by(RECURRENCE.c.id, RECURRENCE.c.number, RECURRENCE.c.data_epoch, RECURRENCE.c.opened_at)
+    .order_by(RECURRENCE.c.number)
 )
 
 
@@ -122,7 +126,7 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
         return ""
     put(connection, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
     same_data = {"job_id": job_id, "data_epoch": recurrence.data_epoch}
-    if connection.execute(_MADE, same_data).first():
+    if connection.execute(_MADE, same_data | {"after": job.recurrence_count - _LOOKED_AT}).first():
         return ""
     makers = rows(connection, _MAKERS, same_data | {"number": recurrence.number})
     spare = _spare_of_lease(connection, job) if makers else timedelta(0)
@@ -141,10 +145,22 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
 def _spare_of_lease(connection: Connection, job: Row) -> timedelta:
     """Return what of a step's lease is more than twice what making the data took at most, as far as that is known."""
     latest = {"job_id": job.job_id, "after": job.recurrence_count - _LOOKED_AT}
-    took: list[timedelta] = [row.made_at - row.opened_at for row in rows(connection, _MAKINGS, latest)]
+    took = _making_times(rows(connection, _USES_OF_DATA, latest))
     if not took:
         return timedelta(0)
     return max(timedelta(seconds=job.max_step_time_s) - 2 * max(took), timedelta(0))
+
+
+def _making_times(uses: list[Row]) -> list[timedelta]:
+    """Return how long each first use of data took up to its first trial, of recurrences in their order."""
+    times: list[timedelta] = []
+    # Who made the data of the oldest one that is looked at is not known, unless it is the job's first.
+    seen = {use.data_epoch for use in uses[:1] if use.number > 1}
+    for use in uses:
+        if use.data_epoch not in seen and use.made_at is not None:
+            times.append(use.made_at - use.opened_at)
+        seen.add(use.data_epoch)
+    return times
 
 
 def _epoch(job: Row, version: str, generation: int) -> str:
