@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, bindparam, exists, func, select
+from sqlalchemy import and_, bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.drifting import give_drifts_back
@@ -16,9 +16,11 @@ LEASE_MARGIN = timedelta(minutes=10)
 """What a step may take beyond its own time: its pod's start, its report."""
 
 _IS_OPEN = and_(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
-_OLDEST_OPEN = select(RECURRENCE).where(_IS_OPEN).order_by(RECURRENCE.c.number).limit(1)
+_OPEN = select(RECURRENCE).where(_IS_OPEN)
 _OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(_IS_OPEN)
-COUNTS = (RECURRENCE.c.state == RecurrenceState.OPEN.value) | exists().where(TRIAL.c.recurrence_id == RECURRENCE.c.id)
+# No EXISTS: PostgreSQL would hash the trials of all jobs to look at a single recurrence.
+_ANY_TRIAL = select(TRIAL.c.id).where(TRIAL.c.recurrence_id == RECURRENCE.c.id).limit(1).scalar_subquery()
+COUNTS = (RECURRENCE.c.state == RecurrenceState.OPEN.value) | _ANY_TRIAL.is_not(None)
 """Whether a recurrence counts: one that ended before its first trial was as good as none."""
 
 _LATEST_THAT_COUNTS = (
@@ -27,8 +29,8 @@ _LATEST_THAT_COUNTS = (
     .order_by(RECURRENCE.c.number.desc())
     .limit(1)
 )
-_MAYBE_DEAD = select(RECURRENCE).where(
-    _IS_OPEN, (RECURRENCE.c.opened_at <= bindparam("long_ago")) | (RECURRENCE.c.opened_at > bindparam("now"))
+_MAYBE_DEAD = _OPEN.where(
+    (RECURRENCE.c.opened_at <= bindparam("long_ago")) | (RECURRENCE.c.opened_at > bindparam("now"))
 )
 _LATER = (
     select(RECURRENCE.c.id)
@@ -80,7 +82,8 @@ def open_count(connection: Connection, job: Row) -> int:
 
 def oldest_open(connection: Connection, job: Row) -> Row:
     """Return the oldest of a job's recurrences that have not ended; there is one."""
-    return rows(connection, _OLDEST_OPEN, {"job_id": job.job_id})[0]
+    # Asked to sort, SQLite would walk the job's whole history in its order.
+    return min(rows(connection, _OPEN, {"job_id": job.job_id}), key=lambda recurrence: int(recurrence.number))
 
 
 def expire(connection: Connection, trial: Row, now: datetime, reason: str) -> None:

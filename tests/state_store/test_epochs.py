@@ -108,6 +108,10 @@ def test_a_turn_that_was_missed_is_made_up_by_the_next_recurrence(store):
     assert turns(store, "deploy", 3, "efg") == [True, False, False]
 
 
+def test_a_stage_may_come_as_seldom_as_can_be_said(store):
+    assert turns(store, "deploy", 10**40, "abc") == [True, False, False]
+
+
 @pytest.mark.parametrize("every", [2, 0, ONCE])
 def test_a_turn_whose_stage_was_not_done_is_given_again(store, every):
     assert turns(store, "deploy", every, "ab", done=False) == [True, True]
