@@ -152,10 +152,7 @@ def export_job(
     if output is None:
         typer.echo(document)
     else:
-        try:
-            output.write_text(document + "\n", encoding="utf-8")
-        except OSError as error:
-            raise InvalidValueError(f"{output} can't be written: {error}") from None
+        output.write_text(document + "\n", encoding="utf-8")
         typer.echo(output)
 
 

@@ -285,9 +285,25 @@ def test_a_name_is_shown_as_it_is(store, monkeypatch, name):
     assert next(csv.DictReader(run("jobs", "list", "--format", "csv").splitlines()))["job_id"] == name
 
 
-def test_an_export_that_cannot_be_written_is_an_error_of_ours(two_jobs, tmp_path):
-    result = CliRunner().invoke(app, ["jobs", "export", "job", "--output", str(tmp_path)])
-    assert isinstance(result.exception, InvalidValueError) and "can't be written" in str(result.exception)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["jobs", "export", "job", "--output", "FILE/page"],
+        ["report", "job", "--output", "FILE/page"],
+        ["compile", "FILE"],
+        ["demo", "--folder", "FILE"],
+        ["run", "--root", "FILE", "-p", "job_id=a", "-p", "train_entry_point=a:b", "-p", "target_metric=0.9"]
+        + ["-p", "batch_sizes=[8]", "-p", "default_batch_size=8"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_file_or_folder_that_cannot_be_written_is_told_in_one_line(two_jobs, tmp_path, words, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("sys.argv", ["zeus-kfp", *(word.replace("FILE", str(tmp_path / "file")) for word in words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 1 and line.startswith(f"zeus-kfp: {tmp_path / 'file'}") and "can't be used: " in line
 
 
 @pytest.mark.parametrize("name", ["jobs", "recurrences", "trials", "profiles", "arms"])
