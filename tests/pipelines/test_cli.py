@@ -108,6 +108,18 @@ def test_a_list_is_csv_for_programs_and_a_table_for_people(two_jobs):
     assert "batch" in table and "reached" in table and "300" in table
 
 
+def test_no_figure_or_state_is_cut_in_two_where_the_terminal_is_narrow(store, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run_id = "0f3c1f9e-9d4a-4a53-9d43-f9d1d4f8a6f0"
+    store.open_recurrence(SPEC, run_id)
+    store.suggest("job", run_id, 1)
+    measured = {"metric": 0.971111, "energy_j": 123456.7, "time_s": 6.36624, "energy_source": "nvml"}
+    store.report("job", run_id, 1, TrialOutcome(TrialState.REACHED, epochs=12, max_power_w=50.0, **measured))
+    store.close_recurrence("job", run_id)
+    assert {"reached", "123457", "6.366", "12"} <= set(run("recurrences", "list", "--job", "job").split())
+    assert {"reached", "123457", "6.366", "0.9711"} <= set(run("trials", "list", "--job", "job").split())
+
+
 def test_a_hopeless_trial_is_told_apart_in_every_form(two_jobs):
     with StateStore.from_environment() as store:
         store.open_recurrence(store.job("job").spec, "run-9")
