@@ -119,6 +119,24 @@ def test_parameters_come_from_a_file_and_the_command_line_goes_before_it(zeus_kf
     assert held == {"batch_sizes": [16, 32], "default_batch_size": 16, "target_metric": 0.8}
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("max_epochs: 7\nmax_epochs: 8\n", "gives the parameters ['max_epochs'] more than once"),
+        ('{"max_epochs": 7, "max_epochs": 8}', "gives the parameters ['max_epochs'] more than once"),
+        ("", "holds no mapping"),
+        ("[8, 16]", "holds no mapping"),
+        ("8: 16", "holds no mapping"),
+        ("a: [1", "can't be read"),
+        ("a: \x00", "can't be read"),
+    ],
+)
+def test_a_file_that_gives_no_parameters_or_one_twice_is_refused(zeus_kfp, server, pipeline, tmp_path, text, says):
+    (tmp_path / "knobs.yaml").write_text(text)
+    code, _, err = zeus_kfp("submit", pipeline, *KNOBS, "--params", tmp_path / "knobs.yaml")
+    assert (code, says in err, server.books.runs) == (1, True, {})
+
+
 TRAINER = """
 def train(trial):
     for epoch in trial.epochs():
