@@ -260,7 +260,7 @@ def close_recurrence(job: Job, run: Run) -> None:
     """Close the recurrence of a run that is dead, and free its slot before its lease has passed."""
     with _store() as store:
         closed = store.close_recurrence(job, run)
-    typer.echo(f"recurrence {closed.number} of {job}: {closed.state} after {closed.trial_count} trials")
+    typer.echo(closed.in_words())
 
 
 @trials.command("list")

@@ -198,6 +198,11 @@ class RecurrenceRecord:
     closed_at: datetime | None
     why: str = ""
 
+    def in_words(self) -> str:
+        """Return how it stands, in one line."""
+        trials = "1 trial" if self.trial_count == 1 else f"{self.trial_count} trials"
+        return f"recurrence {self.number} of {self.job_id}: {self.state} after {trials}"
+
 
 @dataclass(frozen=True, slots=True)
 class DriftRecord:
