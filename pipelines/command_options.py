@@ -89,7 +89,7 @@ def _mapping(file: Path | None) -> dict[str, Any]:
         held, tree = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidValueError(f"the parameters {file} can't be read: {error}") from None
-    if not isinstance(held, dict) or not all(isinstance(name, str) for name in held):
+    if not isinstance(held, dict) or tree is None or not all(isinstance(name, str) for name in held):
         raise InvalidValueError(f"{file} holds no mapping of parameters by name")
     # YAML would take the last of them without a word.
     names = Counter(key.value for key, _ in tree.value)
