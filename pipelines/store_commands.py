@@ -206,11 +206,12 @@ def list_drifts(job: Job, form: As = Format.TABLE) -> None:
 def list_prunable(job: Job, form: As = Format.TABLE) -> None:
     """List the models and preprocessed data that a job no longer needs. Nothing is deleted.
 
-    Preprocessed data is named by its data epoch, which its Dataset artifact carries in its metadata.
+    A model's address is known. Preprocessed data lies below the pipeline root, in the folder of the run that made it,
+    and its Dataset artifact carries its data epoch in its metadata.
     """
     with _store() as store:
         records = [_fields(item) for item in store.prunable(job)]
-    _write(records, ("kind", "uri", "data_epoch", "recurrence_number", "batch_size", "made_at"), form)
+    _write(records, ("kind", "uri", "made_by", "data_epoch", "recurrence_number", "batch_size", "made_at"), form)
 
 
 @jobs.command("reset")

@@ -235,6 +235,8 @@ class Prunable:
         recurrence_number: Its number in the job.
         batch_size: The model's, in samples; None for data.
         made_at: When the model's trial finished, or the recurrence that used the data last was opened (UTC).
+        made_by: The KFP run in whose folder of the pipeline root it lies: for data the first that trained on it; ""
+            where none did.
     """
 
     kind: PrunableKind
@@ -244,6 +246,7 @@ class Prunable:
     recurrence_number: int
     batch_size: int | None
     made_at: datetime
+    made_by: str
 
 
 @dataclass(frozen=True, slots=True)
