@@ -32,12 +32,13 @@ def load_learnt(connection: Connection, job: Row) -> Learnt:
     return learnt_of(job, arms_of(connection, job).values())
 
 
-def learn(connection: Connection, job: Row, trials: Sequence[Row], trial: Row) -> dict[str, Any]:
+def learn(connection: Connection, job: Row, spec: JobSpec, trials: Sequence[Row], trial: Row) -> dict[str, Any]:
     """Count a finished trial in, if it says anything of its batch size, and return what changes in its job's row.
 
     Args:
         connection: Inside a transaction that holds the job.
         job: The job.
+        spec: Its knobs.
         trials: All trials of the recurrence, this one included.
         trial: The finished trial.
     """
@@ -48,7 +49,7 @@ def learn(connection: Connection, job: Row, trials: Sequence[Row], trial: Row) -
         for t in trials
         if t.generation == trial.generation and t.report_number is not None and t.report_number <= trial.report_number
     ]
-    spec, arms = spec_of(job), arms_of(connection, job)
+    arms = arms_of(connection, job)
     before = learnt_of(job, arms.values())
     learnt = observe(spec, before, _observation(trial, reported))
     return _save(connection, job, spec, arms, before, learnt)
