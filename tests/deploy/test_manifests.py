@@ -21,9 +21,9 @@ RESTRICTED_VOLUMES = {
 }  # fmt: skip
 
 
-def built(folder):
-    """Return what a kustomization gives, of the fields that ours use."""
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+def built(folder, **changes):
+    """Return what a kustomization gives, of the fields that ours use, with changes to it."""
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text()) | changes
     assert set(kustomization) <= KUSTOMIZATION, "extend this small build"
     resources = []
     for name in kustomization["resources"]:
@@ -35,7 +35,7 @@ def built(folder):
         for container in containers(resource):
             for image in kustomization.get("images", []):
                 if container["image"].rpartition(":")[0] == image["name"]:
-                    container["image"] = f"{image['name']}:{image['newTag']}"
+                    container["image"] = f"{image.get('newName', image['name'])}:{image['newTag']}"
     return resources
 
 
@@ -188,6 +188,16 @@ def test_the_role_names_what_it_may_read_and_grants_nothing_wide():
     binding, account = of_kind("RoleBinding"), of_kind("ServiceAccount")
     assert binding["roleRef"]["name"] == of_kind("Role")["metadata"]["name"]
     assert [s["name"] for s in binding["subjects"]] == [account["metadata"]["name"]]
+
+
+def test_the_guides_kustomization_runs_the_image_that_it_builds_and_compiles_with():
+    guide = (ROOT / "docs" / "cluster.md").read_text()
+    (changes,) = re.findall(r"```yaml\n(.*?)```", guide, re.S)
+    (job,) = [r for r in built(DEPLOY / "example", **yaml.safe_load(changes)) if r["kind"] == "Job"]
+    (container,) = containers(job)
+    assert f"export ZEUS_KFP_IMAGE={container['image']}\n" in guide
+    assert f"-t {container['image']} .\n" in guide
+    assert f"namespace={job['metadata']['namespace']}\n" in guide
 
 
 def test_the_images_are_of_this_version():

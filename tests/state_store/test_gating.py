@@ -426,3 +426,18 @@ def test_a_clock_that_went_back_ends_the_wait_of_a_job_that_tries_again(store, c
     assert not store.open_recurrence(WEEKLY, "too early").granted
     clock.now = began_at
     assert store.open_recurrence(WEEKLY, "now").granted
+
+
+def test_after_the_clock_went_back_a_job_tries_again_at_pauses_that_double_all_the_same(store, clock):
+    began_at = clock.now
+    for day in (400, 401):
+        clock.now = began_at + timedelta(days=day)
+        store.open_recurrence(WEEKLY, f"ahead {day}")
+        store.close_recurrence("job", f"ahead {day}")
+    tries = []
+    for hour in range(20):
+        clock.now = began_at + timedelta(hours=hour)
+        if store.open_recurrence(WEEKLY, f"hour {hour}").granted:
+            tries.append(hour)
+            store.close_recurrence("job", f"hour {hour}")
+    assert tries == [0, 1, 2, 4, 8, 16]
