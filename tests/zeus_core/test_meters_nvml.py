@@ -93,6 +93,7 @@ def test_without_a_gpu_the_energy_is_estimated_in_silence(measure, variables):
         ({"FAKE_NVML_INIT": "999"}, "Unknown Error", "see what nvidia-smi"),
         ({"FAKE_NVML_GPUS": "2", "FAKE_NVML_LOST_1": "yes"}, "GPU 1 can't be opened", "name the other GPUs"),
         ({"FAKE_NVML_GPUS": "2", "CUDA_VISIBLE_DEVICES": "4"}, "no GPU is visible", "this machine has 2 GPUs"),
+        ({"FAKE_NVML_GPUS": "2", "CUDA_VISIBLE_DEVICES": "cuda:0"}, "no GPU is visible", "name them by their numbers"),
     ],
 )
 def test_gpus_that_cannot_be_opened_are_never_left_out_in_silence(measure, variables, cause, advice):
