@@ -221,6 +221,19 @@ def test_a_limit_known_of_another_model_is_found_anew(bench, model, first_w):
     assert len(rows_of(summary)) == (1 if first_w == 175 else 7)
 
 
+def test_a_limit_known_for_another_objective_is_found_anew(bench):
+    summary = bench.run(options=ProfilingOptions(objective="time"), plan={"power_limit_w": 150.0})
+    assert (bench.steps[0], bench.steps[-1], summary.power_limit_w) == (250, 250, 250)
+    assert sorted(set(bench.steps), reverse=True) == LIMITS_W
+
+
+def test_an_estimate_profiles_no_limit(bench):
+    bench.gpus.set(ENERGY="unsupported", POWER="unsupported", UTILISATION="50")
+    summary = bench.run()
+    assert (summary.energy_source, summary.energy_estimated) == ("nvml-utilisation", True)
+    assert (set(bench.steps), summary.power_limit_w) == ({250}, None)
+
+
 def test_a_known_limit_respects_this_card(bench):
     bench.run(plan={"power_limit_w": 60.0})
     assert set(bench.steps) == {100}
