@@ -67,6 +67,12 @@ def test_only_the_gpus_of_this_process_count(measure, visible, count, step_j):
     assert values["readings"] == [0.0, step_j, 2 * step_j]
 
 
+def test_a_gpu_that_others_may_have_parts_of_is_named(measure):
+    values = measure(FAKE_NVML_GPUS="3", FAKE_NVML_MIG_1="on")
+    assert (values["readings"], values["warnings"].count("WARNING")) == ([0.0, 6.0, 12.0], 1)
+    assert "divided (MIG): GPU 1. Only a whole GPU has an energy" in values["warnings"]
+
+
 @pytest.mark.parametrize(
     "variables",
     [
