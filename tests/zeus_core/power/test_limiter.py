@@ -91,8 +91,13 @@ def test_where_limits_cannot_be_set_one_line_says_so(fake_gpus, caplog, variable
 
 def test_without_a_gpu_nothing_is_said(fake_gpus, caplog):
     fake_gpus.set(GPUS=None)
-    assert open_limiter().allowed is None
+    assert (open_limiter().name, open_limiter().allowed) == ("", None)
     assert not caplog.records
+
+
+def test_gpus_that_cannot_be_opened_are_observed(fake_gpus):
+    fake_gpus.set(INIT="4")
+    assert open_limiter().name == "observe only"
 
 
 def test_people_can_forbid_it(fake_gpus, caplog):
