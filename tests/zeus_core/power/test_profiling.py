@@ -42,7 +42,11 @@ def test_every_limit_is_profiled_and_the_best_stays(bench, eta):
     assert set(bench.steps[350:]) == {best}
     assert [row.power_limit_w for row in summary.profiles] == LIMITS_W
     assert bench.gpus.limits_w() == [250]
-    assert bench.chosen[0].startswith(f"power limit {best} W chosen, after profiling 7 limits")
+    time_ratio = step_time(best) / step_time(250)
+    assert bench.chosen[0] == (
+        f"power limit {best} W chosen, after profiling 7 limits: {best / 250 * time_ratio - 1:+.1%} energy and "
+        f"{time_ratio - 1:+.1%} time against 250 W"
+    )
     assert (summary.power_limiter, summary.power_limit_found_w, summary.power_limit_w) == ("nvml", 250, best)
 
 
