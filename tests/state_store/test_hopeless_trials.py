@@ -12,11 +12,13 @@ from tests.state_store.driving import SPEC as PLAIN
 from zeus_kfp.state_store.tables import TRIAL
 from zeus_kfp.zeus_core import TrialOutcome, TrialState
 from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError
+from zeus_kfp.zeus_core.learning_curve import LEAST_CURVES
 from zeus_kfp.zeus_core.trial import TrialPlan
 
 SPEC = dataclasses.replace(PLAIN, hopeless_stop=True)
 CURVE = ((1, 0.1), (5, 0.5), (10, 0.9))
 REACHED = dataclasses.replace(NOT_REACHED, state=TrialState.REACHED, epochs=10, metric=0.9, curve=CURVE)
+ENOUGH = [REACHED] * LEAST_CURVES
 HOPELESS = dataclasses.replace(NOT_REACHED, reason="hopeless: …", epochs=4, energy_j=4.0, time_s=4.0, least_epochs=30.0)
 
 
@@ -39,18 +41,18 @@ def recur(store, clock):
     return run
 
 
-def test_a_trial_that_reached_its_target_makes_the_reference_of_the_next(recur, store):
-    first, second = recur(REACHED, REACHED)
-    assert first.reference == ()
-    ((metric, mean, deviation),) = second.reference
-    assert (metric, mean) == (0.5, pytest.approx(math.log(2))) and 0 < deviation < 1
-    assert TrialPlan.from_json(second.to_json()) == second
+def test_trials_that_reached_their_target_make_the_reference_of_the_next(recur, store):
+    *early, plan = recur(*ENOUGH, REACHED)
+    assert [one.reference for one in early] == [()] * len(ENOUGH)
+    (milestone,) = plan.reference
+    assert (milestone.metric, milestone.epochs) == (0.5, pytest.approx(5)) and 5 < milestone.least_epochs < 10
+    assert TrialPlan.from_json(plan.to_json()) == plan
     assert store.trials("job")[0].curve == CURVE
-    assert store.learnt("job").arm(16).curves == (CURVE,)
+    assert store.learnt("job").arm(16).curves[0] == CURVE
 
 
 def test_the_plan_that_was_handed_out_is_handed_out_again(recur, store):
-    recur(REACHED)
+    recur(*ENOUGH)
     store.open_recurrence(SPEC, "again")
     plan = store.suggest("job", "again", 1)
     assert plan.reference and store.suggest("job", "again", 1) == plan
@@ -89,7 +91,7 @@ def test_early_ends_are_no_sign_of_drift(recur, store):
     ],
 )
 def test_a_change_of_what_a_curve_means_voids_it(recur, store, change):
-    recur(REACHED, REACHED)
+    recur(*ENOUGH)
     with pytest.raises(JobChangedError):
         recur(REACHED, **change)
     (plan,) = recur(NOT_REACHED, consent="accept", **change)
@@ -113,7 +115,7 @@ def test_a_new_default_size_is_another_rate_at_each_size_where_rates_are_scaled(
 
 
 def test_the_knob_takes_the_reference_away_without_consent_and_gives_it_back(recur):
-    recur(REACHED)
+    recur(*ENOUGH)
     assert recur(REACHED, hopeless_stop=False)[0].reference == ()
     assert recur(REACHED, hopeless_stop=True)[0].reference
 
