@@ -80,6 +80,17 @@ def test_early_ends_are_no_sign_of_drift(recur, store):
     assert [drift.reason for drift in store.drifts("job")] == ["the cost at batch size 16 has fallen"]
 
 
+def test_curves_of_all_sizes_are_forgotten_in_the_rows_too_once_the_data_has_changed(recur, store):
+    recur(REACHED, batch_sizes=(8,), default_batch_size=8)
+    late = dataclasses.replace(REACHED, epochs=40, curve=((20, 0.5), (40, 0.9)))
+    recur(*[REACHED] * 5, late, late, batch_sizes=(16,), consent="accept")
+    assert store.learnt("job").arm(8).curves == (CURVE,)
+    recur(late, batch_sizes=(16,))
+    learnt = store.learnt("job")
+    assert (learnt.arm(8).curves, learnt.arm(16).curves) == ((), (late.curve,))
+    assert learnt == store.learnt_from_rows("job")
+
+
 @pytest.mark.parametrize(
     "change",
     [

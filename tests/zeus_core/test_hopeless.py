@@ -62,6 +62,16 @@ def test_curves_hold_on_another_accelerator() -> None:
     assert moved.arm(8).hopeless_in_row == 1 and moved.arm(8).count == 0
 
 
+@pytest.mark.parametrize("last", [CURVE, ()])
+def test_curves_are_forgotten_with_the_epochs_once_the_data_has_changed(last) -> None:
+    before = [reached(8), *[reached()] * 5, *[reached(num_epochs=40, curve=((20, 0.5), (40, 0.9)))] * 2]
+    learnt = rebuild(JOB, before)
+    assert [len(learnt.arm(size).curves) for size in (8, 16)] == [1, MOST_CURVES_OF_A_SIZE]
+    learnt = observe(JOB, learnt, reached(num_epochs=40, curve=last))
+    assert learnt.arm(8).curves == () and learnt.arm(16).curves == ((last,) if last else ())
+    assert learnt.arm(16).evidence.log_epochs.count == 3
+
+
 @pytest.mark.parametrize(
     ("models", "moved_to", "counted"),
     [
