@@ -7,11 +7,14 @@ import pytest
 
 from tests.components.supervised import plan_with
 from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
+from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.zeus_core.job import JobSpec
-from zeus_kfp.zeus_core.learning_curve import MOST_POINTS, reference_of
+from zeus_kfp.zeus_core.learning_curve import MOST_POINTS, Milestone, reference_of
 from zeus_kfp.zeus_core.simulation.curves import stretched
+from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import Spent
+from zeus_kfp.zeus_core.training.spending import Spending
 from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan, TrialState
 
 PLAN = plan_with(target_metric=0.01, higher_is_better=False, max_epochs=60, max_trial_time_s=30.0)
@@ -104,6 +107,35 @@ def test_a_program_that_knows_of_nothing_is_ended(judged, train, tmp_path):
     ended = train(plan, name="program", entry_point=program)
     assert (ended.state, ended.epochs) == (TrialState.NOT_REACHED, 45)
     assert ended.reason.startswith("hopeless: the best metric after 45 epochs is 5;") and ended.least_epochs > 60
+
+
+RESUMED = """
+def train(trial):
+    for epoch in trial.epochs(start=40):
+        trial.report_metric(5.0 if epoch < 46 else 0.005)
+    open(trial.model_path, "w").close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("best_metric", "state", "epochs"), [(None, TrialState.NOT_REACHED, 43), (0.02, TrialState.REACHED, 47)]
+)
+def test_what_an_attempt_before_it_reached_speaks_for_one_that_goes_on(
+    judged, train, tmp_path, best_metric, state, epochs
+):
+    Ledger(trial_folder(tmp_path / "volume", PLAN), "earlier", print).beat(Spent(1.0, 1.0), best_metric)
+    (tmp_path / "resumed.py").write_text(RESUMED)
+    where = {"entry_point": "resumed:train", "checkpoint_dir": str(tmp_path / "volume")}
+    outcome = train(judged[0], name="resumed", **where)
+    assert (outcome.state, outcome.epochs, outcome.attempts, outcome.curve) == (state, epochs, 2, ())
+
+
+@pytest.mark.parametrize(("best_metric", "is_hopeless"), [(None, True), (0.02, False)])
+def test_it_speaks_for_a_program_too(best_metric, is_hopeless):
+    plan = dataclasses.replace(PLAN, reference=(Milestone(0.5, 10.0, 30.0, 0.5),))
+    limits = Limits(plan, Spending(plan, 0.0, Spent(None, 0.0)), best_metric)
+    why = limits.why_stop([EpochRecord(epoch, 5.0) for epoch in range(1, 51)], Spent(None, 1.0))
+    assert why.startswith("hopeless: ") is is_hopeless and (limits.least_epochs is not None) is is_hopeless
 
 
 @pytest.mark.parametrize(("earlier", "kept"), [(False, ((1, 5.0), (2, 0.5), (3, 0.005))), (True, ())])

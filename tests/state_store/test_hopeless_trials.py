@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy import select
@@ -27,14 +28,16 @@ def recur(store, clock):
     """Return a function that runs a recurrence of a job a day, one for each outcome, and returns their plans."""
     runs = iter(range(100))
 
-    def run(*outcomes: TrialOutcome, consent: str = "refuse", **knobs) -> list[TrialPlan]:
+    def run(
+        *outcomes: TrialOutcome | Callable[[TrialPlan], TrialOutcome], consent: str = "refuse", **knobs
+    ) -> list[TrialPlan]:
         plans = []
         for outcome in outcomes:
             clock.move(days=1)
             run_id = f"run-{next(runs)}"
             store.open_recurrence(dataclasses.replace(SPEC, **knobs), run_id, on_knob_change=consent)
             plans.append(store.suggest("job", run_id, 1))
-            store.report("job", run_id, 1, outcome)
+            store.report("job", run_id, 1, outcome(plans[-1]) if callable(outcome) else outcome)
             store.close_recurrence("job", run_id)
         return plans
 
@@ -81,11 +84,11 @@ def test_early_ends_are_no_sign_of_drift(recur, store):
 
 
 def test_curves_of_all_sizes_are_forgotten_in_the_rows_too_once_the_data_has_changed(recur, store):
-    recur(REACHED, batch_sizes=(8,), default_batch_size=8)
+    dear = dataclasses.replace(REACHED, energy_j=100.0, time_s=100.0)
+    plans = recur(*[lambda plan: dear if plan.batch_size == 8 else REACHED] * 9, batch_sizes=(8, 16))
+    assert {plan.batch_size for plan in plans[-5:]} == {16} and store.learnt("job").arm(8).curves
     late = dataclasses.replace(REACHED, epochs=40, curve=((20, 0.5), (40, 0.9)))
-    recur(*[REACHED] * 5, late, late, batch_sizes=(16,), consent="accept")
-    assert store.learnt("job").arm(8).curves == (CURVE,)
-    recur(late, batch_sizes=(16,))
+    recur(late, late, late, batch_sizes=(8, 16))
     learnt = store.learnt("job")
     assert (learnt.arm(8).curves, learnt.arm(16).curves) == ((), (late.curve,))
     assert learnt == store.learnt_from_rows("job")

@@ -46,7 +46,7 @@ def machine():
 
 @pytest.fixture
 def make_trial(machine, tmp_path):
-    def make(earlier_energy_j=0.0, earlier_time_s=0.0, reference=(), **knobs):
+    def make(earlier_energy_j=0.0, earlier_time_s=0.0, earlier_best_metric=None, reference=(), **knobs):
         usual = {
             "batch_size": 32,
             "target_metric": 0.9,
@@ -65,6 +65,7 @@ def make_trial(machine, tmp_path):
             plan=dataclasses.replace(assignment.plan, reference=reference),
             earlier_energy_j=earlier_energy_j,
             earlier_time_s=earlier_time_s,
+            earlier_best_metric=earlier_best_metric,
         )
         return Trial(assignment, meter=machine, clock=machine.clock, synchronize=lambda: None)
 
@@ -372,6 +373,8 @@ def test_an_attempt_that_goes_on_counts_the_epochs_before_it_and_is_given_a_few(
     assert trained(trial, machine, [0.1], start=20) == 23
     again = make_trial(reference=(Milestone(0.3, 4.0, 8.9, 1.0),), max_epochs=30)
     assert trained(again, machine, [0.5], start=20) == 30
+    relapsed = make_trial(reference=(Milestone(0.3, 4.0, 8.9, 1.0),), max_epochs=30, earlier_best_metric=0.5)
+    assert trained(relapsed, machine, [0.1], start=20) == 30
 
 
 def test_what_earlier_attempts_cost_leaves_fewer_epochs(make_trial, machine):
