@@ -5,9 +5,13 @@
 A step is hashing that takes about 1, 5 or 20 ms. The bare loop and the other take turns every few steps, and their CPU
 time is compared, so that a busy machine slows both alike. While limits are profiled the whole of a run counts, since
 meters are read now and then, and of several runs the median; afterwards every step is like any other, and the median of
-all turns counts. The meter reads the CPU time of the process tree, which costs more than NVML does; the limiter sets
-limits in the main memory, so that only the library's own work counts. It ends with 1 where a ratio is above 1.03 while
-power limits are profiled, or above 1.01 afterwards.
+all turns counts. A bare loop against another bare one, measured like that, shows how much of a ratio is noise. The
+meter reads the CPU time of the process tree, which costs more than NVML does; the limiter sets limits in the main
+memory, so that only the library's own work counts. It ends with 1 where a ratio is above 1.03 while power limits are
+profiled, or above 1.01 afterwards.
+
+What is added to a step is shown twice: where steps do nothing, and among steps of 1 ms, which leave nothing of the
+library in the processor's caches. What is done at the end of an epoch comes on top, once an epoch.
 """
 
 import hashlib
@@ -28,7 +32,7 @@ STEPS_MS = (1, 5, 20)
 MOST_PROFILING, MOST_SETTLED = 1.03, 1.01
 TURNS = 9
 BLOCK = 5
-EMPTY_STEPS = 100_000
+EMPTY_STEPS, EPOCH_STEPS = 100_000, 500
 LIMITS_W = (250, 225, 200, 175, 150, 125, 100)
 
 
@@ -79,9 +83,14 @@ def turns(batches: Iterable[int], step: Callable[[], None], count: int) -> list[
     return spent_s
 
 
+def ratios(spent_s: Iterable[tuple[float, float]]) -> list[float]:
+    """Return how many times as long the first of each two took."""
+    return [followed_s / bare_s for followed_s, bare_s in spent_s]
+
+
 def empty_step_us(folder: str) -> float:
     """Return the CPU time in us that a settled trial adds to a step, by loops of empty steps."""
-    trial, _ = new_trial(folder, ProfilingOptions(warmup_steps=1, profile_steps=1))
+    trial = new_trial(folder, ProfilingOptions(warmup_steps=1, profile_steps=1))
     added = []
     for epoch in trial.epochs():
         start = time.process_time()
@@ -98,8 +107,35 @@ def empty_step_us(folder: str) -> float:
     return statistics.median(added) / EMPTY_STEPS * 1e6
 
 
-def new_trial(folder: str, options: ProfilingOptions) -> tuple[Trial, RecordedGpu]:
-    """Return a trial whose limits can be set, and what sets them."""
+def settled_us(folder: str) -> tuple[float, float]:
+    """Return the time in us that a settled trial adds to a step among steps of 1 ms, and that of an epoch's end."""
+    step = calibrated_step(1)
+    trial = new_trial(folder, ProfilingOptions(warmup_steps=1, profile_steps=20))
+    followed_us, bare_us, ends_us, ended_s = [], [], [], 0.0
+    for epoch in trial.epochs():
+        ends_us += [since_us(ended_s)] if epoch else []
+        followed, bare = iter(trial.train(range(EPOCH_STEPS))), iter(range(EPOCH_STEPS))
+        for _ in range(EPOCH_STEPS):
+            for batches, taken_us in ((followed, followed_us), (bare, bare_us)):
+                step()
+                start_s = time.perf_counter()
+                next(batches)
+                taken_us += [since_us(start_s)] if epoch else []
+        trial.report_metric(0.0)
+        ended_s = time.perf_counter()
+        if epoch == TURNS:
+            break
+    trial.close()
+    return statistics.median(followed_us) - statistics.median(bare_us), statistics.median(ends_us)
+
+
+def since_us(start_s: float) -> float:
+    """Return the time in us since a moment."""
+    return (time.perf_counter() - start_s) * 1e6
+
+
+def new_trial(folder: str, options: ProfilingOptions) -> Trial:
+    """Return a trial whose limits can be set."""
     gpu = RecordedGpu([SweepPoint(limit_w, 1.0, 1.0) for limit_w in LIMITS_W])
     assignment = local_assignment(
         batch_size=32,
@@ -114,19 +150,19 @@ def new_trial(folder: str, options: ProfilingOptions) -> tuple[Trial, RecordedGp
         directory=folder,
     )
     meter = CpuMeter(core_power_w=10.0, core_count=1, accelerator="CPU", cpu_time_s=process_tree_cpu_time_s)
-    trial = Trial(assignment, meter=meter, limiter=gpu, profiling=options, progress=lambda line: None)
-    return trial, gpu
+    return Trial(assignment, meter=meter, limiter=gpu, profiling=options, progress=lambda line: None)
 
 
-def measure(step_ms: float, time_s: float) -> tuple[float, float]:
-    """Return how many times as long a loop takes while limits are profiled, and afterwards."""
+def measure(step_ms: float, time_s: float) -> tuple[float, float, float]:
+    """Return how many times as long a loop takes when it is bare, while limits are profiled, and afterwards."""
     step = calibrated_step(step_ms)
     count = max(round(time_s * 1000 / step_ms), len(LIMITS_W) * 10)
     options = ProfilingOptions(warmup_steps=count // len(LIMITS_W) // 5, profile_steps=count // len(LIMITS_W) * 4 // 5)
-    profiling, settled = [], []
+    bare, profiling, settled = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(TURNS):
-            trial, _ = new_trial(folder, options)
+            bare += ratios(turns(range(count), step, count))
+            trial = new_trial(folder, options)
             epochs = trial.epochs()
             next(epochs)
             spent_s = turns(trial.train(range(count)), step, count)
@@ -136,23 +172,28 @@ def measure(step_ms: float, time_s: float) -> tuple[float, float]:
             # The end of the last window.
             for _ in trial.train(range(2 * count)):
                 pass
-            settled += [followed_s / bare_s for followed_s, bare_s in turns(trial.train(range(count)), step, count)]
+            settled += ratios(turns(trial.train(range(count)), step, count))
             trial.close()
-    return statistics.median(profiling), statistics.median(settled)
+    return statistics.median(bare), statistics.median(profiling), statistics.median(settled)
 
 
 def main() -> int:
     """Print the ratios; return 1 if one is above its bound."""
     time_s = float(sys.argv[1]) if len(sys.argv) > 1 else 0.7
-    print(f"{'step':>8}  {'while profiling':>15}  {'afterwards':>10}")
+    print(f"{'step':>8}  {'bare':>6}  {'while profiling':>15}  {'afterwards':>10}")
     falls_short = False
     for step_ms in STEPS_MS:
-        profiling, settled = measure(step_ms, time_s)
+        bare, profiling, settled = measure(step_ms, time_s)
         is_short = profiling > MOST_PROFILING or settled > MOST_SETTLED
         falls_short |= is_short
-        print(f"{step_ms:>5} ms  {profiling:>15.4f}  {settled:>10.4f}{'  FALLS SHORT' if is_short else ''}", flush=True)
+        verdict = "  FALLS SHORT" if is_short else ""
+        print(f"{step_ms:>5} ms  {bare:>6.4f}  {profiling:>15.4f}  {settled:>10.4f}{verdict}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        print(f"added to every step: {empty_step_us(folder):.2f} us")
+        empty_us = empty_step_us(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        added_us, end_us = settled_us(folder)
+    print(f"added to a step: {empty_us:.2f} us where steps do nothing, {added_us:.2f} us among steps of 1 ms")
+    print(f"the end of an epoch: {end_us / 1000:.2f} ms")
     return int(falls_short)
 
 

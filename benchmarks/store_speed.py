@@ -2,8 +2,9 @@
 
     python benchmarks/store_speed.py [--trials 60] [--database sqlite|postgresql]
 
-Every process works on the same job (optuna: study). Both sides take turns, and each gets a database of its own. Also
-measured: whether a suggestion after 100,000 trials takes as long as after 100, and listing 1,000 jobs.
+With one process, with eight that work on the same job (optuna: study), and with eight that each have a job of their
+own. Both sides take turns, and each gets a database of its own. Also measured: whether a suggestion after 100,000
+trials takes as long as after 100, and listing 1,000 jobs.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import optuna
@@ -33,7 +34,12 @@ SPEC = JobSpec("job", SIZES, 32, target_metric=0.9, max_retries=1000, max_concur
 OUTCOME = TrialOutcome(
     TrialState.REACHED, epochs=1, metric=0.95, energy_j=100.0, time_s=1.0, energy_source="nvml", max_power_w=100.0
 )
-PROCESS_COUNTS = (1, 8)
+SETTINGS = {
+    "1 process": [(0, "job")],
+    "8 processes, one job": [(number, "job") for number in range(8)],
+    "8 processes, 8 jobs": [(number, f"job-{number}") for number in range(8)],
+}
+"""Number and job of each process."""
 
 
 @dataclass(frozen=True)
@@ -44,21 +50,21 @@ class Figures:
     p99_s: float
 
 
-def ours(url: str, number: int, trials: int) -> list[tuple[float, float]]:
+def ours(url: str, number: int, job: str, trials: int) -> list[tuple[float, float]]:
     """Return start and end of each trial's suggest and report."""
     spans = []
     with StateStore(url) as store:
         for index in range(trials):
             start = time.perf_counter()
-            store.suggest("job", f"run-{number}-{index}", 1)
-            store.report("job", f"run-{number}-{index}", 1, OUTCOME)
+            store.suggest(job, f"run-{number}-{index}", 1)
+            store.report(job, f"run-{number}-{index}", 1, OUTCOME)
             spans.append((start, time.perf_counter()))
     return spans
 
 
-def optunas(url: str, number: int, trials: int) -> list[tuple[float, float]]:
+def optunas(url: str, number: int, job: str, trials: int) -> list[tuple[float, float]]:
     """Return start and end of each trial's ask and tell."""
-    study = _study(url)
+    study = _study(url, job)
     spans = []
     for _ in range(trials):
         start = time.perf_counter()
@@ -69,7 +75,7 @@ def optunas(url: str, number: int, trials: int) -> list[tuple[float, float]]:
     return spans
 
 
-def _study(url: str) -> optuna.Study:
+def _study(url: str, job: str) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     logging.disable(logging.CRITICAL)
     url = url.replace("postgresql:", "postgresql+psycopg2:")
@@ -77,36 +83,39 @@ def _study(url: str) -> optuna.Study:
         url, engine_kwargs={"connect_args": {"timeout": 60}} if "sqlite" in url else {}
     )
     sampler = optuna.samplers.RandomSampler(seed=1)
-    return optuna.create_study(storage=storage, study_name="job", sampler=sampler, load_if_exists=True)
+    return optuna.create_study(storage=storage, study_name=job, sampler=sampler, load_if_exists=True)
 
 
-def prepare(side: Callable[..., object], url: str, processes: int, trials: int) -> None:
-    """Make the schema, the job and its recurrences before anything is measured."""
-    if side is ours:
-        with StateStore(url) as store:
-            for number in range(processes):
-                for index in range(trials):
-                    store.open_recurrence(SPEC, f"run-{number}-{index}")
-    else:
-        _study(url)
+def prepare(side: Callable[..., object], url: str, workers: Sequence[tuple[int, str]], trials: int) -> None:
+    """Make the schema, the jobs and their recurrences before anything is measured."""
+    if side is optunas:
+        for job in {job for _, job in workers}:
+            _study(url, job)
+        return
+    with StateStore(url) as store:
+        for number, job in workers:
+            for index in range(trials):
+                store.open_recurrence(replace(SPEC, job_id=job), f"run-{number}-{index}")
 
 
-def measure(side: Callable[..., list[tuple[float, float]]], url: str, processes: int, trials: int) -> Figures:
+def measure(
+    side: Callable[..., list[tuple[float, float]]], url: str, workers: Sequence[tuple[int, str]], trials: int
+) -> Figures:
     """Return the figures of a side; the processes start together."""
-    prepare(side, url, processes, trials)
-    jobs = [(url, number, trials) for number in range(processes)]
-    if processes == 1:
-        spans = side(*jobs[0])
+    prepare(side, url, workers, trials)
+    calls = [(url, number, job, trials) for number, job in workers]
+    if len(calls) == 1:
+        spans = side(*calls[0])
     else:
-        with multiprocessing.get_context("spawn").Pool(processes) as pool:
-            pool.map(_warm_up, range(processes), chunksize=1)
-            spans = sum(pool.starmap(side, jobs, chunksize=1), [])
+        with multiprocessing.get_context("spawn").Pool(len(calls)) as pool:
+            pool.map(_warm_up, calls, chunksize=1)
+            spans = sum(pool.starmap(side, calls, chunksize=1), [])
     took = [end - start for start, end in spans]
     wall_s = max(end for _, end in spans) - min(start for start, _ in spans)
     return Figures(len(spans) / wall_s, float(np.percentile(took, 99)))
 
 
-def _warm_up(_: int) -> None:
+def _warm_up(_: object) -> None:
     time.sleep(0.05)
 
 
@@ -137,12 +146,12 @@ def _empty_database(uri: str) -> str:
 def against_optuna(kind: str, new: Callable[[], str], trials: int) -> bool:
     """Print the figures of both sides, and return whether ours keep their bounds."""
     good = True
-    for processes in PROCESS_COUNTS:
-        each = max(trials // processes, 10) if processes > 1 else trials
-        a, b = measure(ours, new(), processes, each), measure(optunas, new(), processes, each)
+    for setting, workers in SETTINGS.items():
+        each = max(trials // len(workers), 10)
+        a, b = measure(ours, new(), workers, each), measure(optunas, new(), workers, each)
         rate, p99 = a.rate_per_s / b.rate_per_s, a.p99_s / b.p99_s
         print(
-            f"{kind:10} {processes} processes: ours {a.rate_per_s:7.1f} trials/s, p99 {a.p99_s * 1e3:7.1f} ms; optuna "
+            f"{kind:10} {setting:20}: ours {a.rate_per_s:7.1f} trials/s, p99 {a.p99_s * 1e3:7.1f} ms; optuna "
             f"{b.rate_per_s:7.1f} trials/s, p99 {b.p99_s * 1e3:7.1f} ms; rate {rate:.1f}x, p99 {p99:.2f}x"
         )
         good &= rate >= 4 and p99 <= 0.5

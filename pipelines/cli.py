@@ -93,7 +93,7 @@ show_examples(app)
 
 
 def main() -> None:
-    """Run the command; an error of ours is one line, not a traceback."""
+    """Run the command; an error of ours, or a file that can't be used, is one line, not a traceback."""
     from zeus_kfp.zeus_core.errors import ZeusError
 
     for stream in (sys.stdout, sys.stderr):
@@ -104,4 +104,10 @@ def main() -> None:
         app()
     except ZeusError as error:
         typer.echo(f"zeus-kfp: {error}", err=True)
+        raise SystemExit(1) from None
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A file or folder that the command line names, such as one that can't be written.
+        typer.echo(f"zeus-kfp: {error.filename} can't be used: {error.strerror}", err=True)
         raise SystemExit(1) from None

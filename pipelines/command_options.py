@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,9 +85,14 @@ def _mapping(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        held = yaml.safe_load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        held, tree = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidValueError(f"the parameters {file} can't be read: {error}") from None
-    if not isinstance(held, dict) or not all(isinstance(name, str) for name in held):
+    if not isinstance(held, dict) or tree is None or not all(isinstance(name, str) for name in held):
         raise InvalidValueError(f"{file} holds no mapping of parameters by name")
+    # YAML would take the last of them without a word.
+    names = Counter(key.value for key, _ in tree.value)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise InvalidValueError(f"{file} gives the parameters {twice} more than once: keep one of each")
     return held

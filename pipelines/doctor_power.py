@@ -12,6 +12,7 @@ from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlD
 from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.power.choice import SWITCH_VARIABLE
 from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, found_path, own_folder, peek
+from zeus_kfp.zeus_core.power.governing import is_governed
 from zeus_kfp.zeus_core.power.neighbours import neighbours
 from zeus_kfp.zeus_core.power.note import is_same
 from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter, zeusd_address
@@ -49,15 +50,14 @@ def power_findings(environ: Mapping[str, str], proc: Path, dev: Path) -> Iterato
             yield off or Finding("power limits", Verdict.LACKING, obstacle, f"name a folder in {FOLDER_VARIABLE}")
             return
         yield from _left_behind(devices, folder, proc)
-        yield off or _settable(devices, environ, folder, proc, dev)
+        yield off or _settable(devices, environ, proc, dev)
 
 
 def _left_behind(devices: NvmlDevices, folder: Path, proc: Path) -> Iterator[Finding]:
     """Yield the GPUs whose limit a killed process has left changed."""
     for gpu in devices.gpus:
-        path = found_path(folder, gpu.uuid)
-        found, standing_w = peek(path), devices.limit_w(gpu)
-        if found is None or standing_w is None or not found.is_of_this_boot or _is_held(path, proc):
+        found, standing_w = peek(found_path(folder, gpu.uuid)), devices.limit_w(gpu)
+        if found is None or standing_w is None or not found.is_of_this_boot or is_governed(gpu.uuid, proc):
             continue
         if found.was_set(standing_w) and not is_same(standing_w, found.found_w):
             yield Finding(
@@ -69,8 +69,8 @@ def _left_behind(devices: NvmlDevices, folder: Path, proc: Path) -> Iterator[Fin
             )
 
 
-def _settable(devices: NvmlDevices, environ: Mapping[str, str], folder: Path, proc: Path, dev: Path) -> Finding:
-    obstacles = [why for gpu in devices.gpus for why in _obstacles(devices, gpu, folder, proc)]
+def _settable(devices: NvmlDevices, environ: Mapping[str, str], proc: Path, dev: Path) -> Finding:
+    obstacles = [why for gpu in devices.gpus for why in _obstacles(devices, gpu, proc)]
     if obstacles:
         advice = "until that is changed the limits stay as they are; everything is measured all the same"
         return Finding("power limits", Verdict.LACKING, f"would not be set: {'; '.join(obstacles)}", advice)
@@ -88,29 +88,15 @@ def _settable(devices: NvmlDevices, environ: Mapping[str, str], folder: Path, pr
     return Finding("power limits", Verdict.LACKING, found, _PRIVILEGE_ADVICE)
 
 
-def _obstacles(devices: NvmlDevices, gpu: Gpu, folder: Path, proc: Path) -> Iterator[str]:
+def _obstacles(devices: NvmlDevices, gpu: Gpu, proc: Path) -> Iterator[str]:
     if devices.is_divided(gpu):
         yield f"GPU {gpu.index} is divided (MIG), and its limit would hold for others too"
     for process_id in neighbours(devices.process_ids(gpu))[:1]:
         yield f"process {process_id} works on GPU {gpu.index}, and its limit would hold for that too"
-    if _is_held(found_path(folder, gpu.uuid), proc):
+    if is_governed(gpu.uuid, proc):
         yield f"another trial sets the limit of GPU {gpu.index} right now"
     if devices.allowed_w(gpu) is None or devices.limit_w(gpu) is None:
         yield f"GPU {gpu.index} doesn't tell its power limits"
-
-
-def _is_held(path: Path, proc: Path) -> bool:
-    """Return whether a process that can be seen from here holds a GPU's file, as a trial does that sets limits.
-
-    Taking the file's lock to find out could turn away a trial that starts at that moment.
-    """
-    for link in proc.glob("[0-9]*/fd/*"):
-        try:
-            if link.samefile(path):
-                return True
-        except OSError:  # a process that has just ended, one of someone else, or no such file
-            continue
-    return False
 
 
 def _privileges(proc: Path, dev: Path) -> tuple[str, bool]:

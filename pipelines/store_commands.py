@@ -152,10 +152,7 @@ def export_job(
     if output is None:
         typer.echo(document)
     else:
-        try:
-            output.write_text(document + "\n", encoding="utf-8")
-        except OSError as error:
-            raise InvalidValueError(f"{output} can't be written: {error}") from None
+        output.write_text(document + "\n", encoding="utf-8")
         typer.echo(output)
 
 
@@ -209,11 +206,12 @@ def list_drifts(job: Job, form: As = Format.TABLE) -> None:
 def list_prunable(job: Job, form: As = Format.TABLE) -> None:
     """List the models and preprocessed data that a job no longer needs. Nothing is deleted.
 
-    Preprocessed data is named by its data epoch, which its Dataset artifact carries in its metadata.
+    A model's address is known. Preprocessed data lies below the pipeline root, in the folder of the run that made it,
+    and its Dataset artifact carries its data epoch in its metadata.
     """
     with _store() as store:
         records = [_fields(item) for item in store.prunable(job)]
-    _write(records, ("kind", "uri", "data_epoch", "recurrence_number", "batch_size", "made_at"), form)
+    _write(records, ("kind", "uri", "made_by", "data_epoch", "recurrence_number", "batch_size", "made_at"), form)
 
 
 @jobs.command("reset")
@@ -263,7 +261,7 @@ def close_recurrence(job: Job, run: Run) -> None:
     """Close the recurrence of a run that is dead, and free its slot before its lease has passed."""
     with _store() as store:
         closed = store.close_recurrence(job, run)
-    typer.echo(f"recurrence {closed.number} of {job}: {closed.state} after {closed.trial_count} trials")
+    typer.echo(closed.in_words())
 
 
 @trials.command("list")

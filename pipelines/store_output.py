@@ -80,7 +80,7 @@ def _table(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Tabl
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in columns:
         numeric = any(isinstance(record[column], int | float) for record in records)
-        table.add_column(column.replace("_", "\n", 1), justify="right" if numeric else "left", overflow="fold")
+        table.add_column(column.replace("_", "\n"), justify="right" if numeric else "left", overflow="fold")
     for record in records:
         # As text: a name in brackets is no markup.
         table.add_row(*(Text(_cell(record[column])) for column in columns))
@@ -93,5 +93,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M")
     if isinstance(value, float):
-        return f"{value:.6g}"
+        # Four digits are enough for people, and fit; programs have JSON and CSV.
+        return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
     return str(plain(value))

@@ -1,6 +1,8 @@
 """The commands that start a run: `submit` on a cluster, `run` on this machine."""
 
+import contextlib
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -77,6 +79,7 @@ def run(
         str | None,
         typer.Option(help="The store's URL; ROOT/store.db where none is given.", envvar="ZEUS_KFP_STORE_URL"),
     ] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run recurrences of a pipeline on this machine."""
     from kfp import components
@@ -91,27 +94,35 @@ def run(
     # Training code stands beside the user, as with `python -m`.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     loaded = components.load_component_from_text(package.text)
+    job_id = arguments.get("job_id") or package.declared.get("job_id", {}).get("defaultValue")
     try:
-        for _ in range(times):
-            run_locally(loaded, store_url=store, root=root, parameters=arguments)
+        # Standard output is for what came of it; KFP's runner logs there, and what a step prints.
+        with contextlib.redirect_stdout(sys.stderr):
+            for _ in range(times):
+                run_locally(loaded, store_url=store, root=root, parameters=arguments)
     except RuntimeError as error:
         typer.echo(f"zeus-kfp: {error}", err=True)
         raise typer.Exit(options.RUN_FAILED) from None
     finally:
-        _show_job(store, str(arguments.get("job_id", "")))
+        if job_id:
+            _show_job(store, job_id, as_json)
 
 
-def _show_job(store_url: str, job_id: str) -> None:
+def _show_job(store_url: str, job_id: str, as_json: bool) -> None:
     """Print the job's recurrences, where the pipeline has kept any."""
     from rich.console import Console
 
     from zeus_kfp.components.close_recurrence.report_data import ReportData
+    from zeus_kfp.pipelines.store_output import to_json
     from zeus_kfp.pipelines.tables import recurrence_table
     from zeus_kfp.state_store import StateStore
     from zeus_kfp.zeus_core.errors import UnknownJobError
 
     with StateStore(store_url) as store:
         try:
-            Console().print(recurrence_table(ReportData.from_store(store, job_id)))
+            if as_json:
+                typer.echo(to_json(store.recurrences(job_id)))
+            else:
+                Console().print(recurrence_table(ReportData.from_store(store, job_id)))
         except UnknownJobError:
-            typer.echo("no recurrence was opened")
+            typer.echo("[]" if as_json else "no recurrence was opened")

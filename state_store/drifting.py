@@ -21,9 +21,17 @@ _LOOKED_AT = 50
 _OF_JOB = select(DRIFT).where(DRIFT.c.job_id == bindparam("job_id")).order_by(DRIFT.c.id)
 _PENDING = _OF_JOB.where(DRIFT.c.recurrence_number.is_(None))
 _SAME = _OF_JOB.where(DRIFT.c.reason == bindparam("reason"))
+_WAITING = DRIFT.alias("waiting")
 _GIVE_BACK = (
     update(DRIFT)
     .where(DRIFT.c.job_id == bindparam("job"), DRIFT.c.recurrence_number == bindparam("number"))
+    .where(
+        DRIFT.c.reason.not_in(
+            select(_WAITING.c.reason).where(
+                _WAITING.c.job_id == bindparam("job"), _WAITING.c.recurrence_number.is_(None)
+            )
+        )
+    )
     .values(recurrence_number=None)
 )
 _COSTS = (
@@ -74,8 +82,7 @@ def consume_drifts(
     if waiting:
         query = update(DRIFT).where(DRIFT.c.id.in_([row.id for row in waiting]))
         connection.execute(query.values(recurrence_number=recurrence_number))
-    # One that was given back may have come again meanwhile.
-    reasons = list(dict.fromkeys(row.reason for row in waiting))
+    reasons = [row.reason for row in waiting]
     if new_version:
         reasons.append(f"data_version is now {new_version!r}"[:MAX_REASON_CHARACTERS])
         _add(connection, now, job, reasons[-1], None, recurrence_number)
@@ -83,7 +90,7 @@ def consume_drifts(
 
 
 def give_drifts_back(connection: Connection, job: Row, recurrence_number: int) -> None:
-    """Let what a recurrence took wait for the next one."""
+    """Let what a recurrence took wait for the next one, but for what has come again meanwhile and waits already."""
     connection.execute(_GIVE_BACK, {"job": job.job_id, "number": recurrence_number})
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, exists, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.locking import alive_until, step_lease_from
@@ -28,30 +28,33 @@ _TURNS = (
         )
     )
     .where(STAGE_TURN.c.job_id == bindparam("job_id"), STAGE_TURN.c.stage == bindparam("stage"))
+    .where(STAGE_TURN.c.recurrence_number > bindparam("after"))
 )
 _DONE = update(STAGE_TURN).where(
     STAGE_TURN.c.job_id == bindparam("job"),
     STAGE_TURN.c.stage == bindparam("of_stage"),
     STAGE_TURN.c.recurrence_number == bindparam("number"),
 )
-_SAME_DATA = (RECURRENCE.c.job_id == bindparam("job_id")) & (RECURRENCE.c.data_epoch == bindparam("data_epoch"))
-_MADE = select(TRIAL.c.id).join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id).where(_SAME_DATA).limit(1)
-_MAKERS = (
-    select(RECURRENCE)
-    .where(_SAME_DATA, RECURRENCE.c.state == RecurrenceState.OPEN.value, RECURRENCE.c.number < bindparam("number"))
+_LATEST = (RECURRENCE.c.job_id == bindparam("job_id")) & (RECURRENCE.c.number > bindparam("after"))
+_SAME_DATA = RECURRENCE.c.data_epoch == bindparam("data_epoch")
+_MADE = (
+    select(TRIAL.c.id).join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id).where(_LATEST, _SAME_DATA).limit(1)
+)
+# Put in order, and cut off, by whoever reads them: asked to, SQLite would walk the job's whole history.
+_OPEN_WITH_DATA = select(RECURRENCE).where(
+    RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value, _SAME_DATA
+)
+_USES_OF_DATA = (
+    select(
+        RECURRENCE.c.number,
+        RECURRENCE.c.data_epoch,
+        RECURRENCE.c.opened_at,
+        func.min(TRIAL.c.issued_at).label("made_at"),
+    )
+    .join(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id, isouter=True)
+    .where(_LATEST)
+    .group_by(RECURRENCE.c.id, RECURRENCE.c.number, RECURRENCE.c.data_epoch, RECURRENCE.c.opened_at)
     .order_by(RECURRENCE.c.number)
-)
-_OTHER = RECURRENCE.alias("other")
-_FIRST_OF_DATA = ~exists().where(
-    _OTHER.c.job_id == RECURRENCE.c.job_id,
-    _OTHER.c.data_epoch == RECURRENCE.c.data_epoch,
-    _OTHER.c.number < RECURRENCE.c.number,
-)
-_MAKINGS = (
-    select(RECURRENCE.c.opened_at, func.min(TRIAL.c.issued_at).label("made_at"))
-    .join(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id)
-    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.number > bindparam("after"), _FIRST_OF_DATA)
-    .group_by(RECURRENCE.c.id, RECURRENCE.c.opened_at)
 )
 
 
@@ -122,9 +125,10 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
         return ""
     put(connection, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
     same_data = {"job_id": job_id, "data_epoch": recurrence.data_epoch}
-    if connection.execute(_MADE, same_data).first():
+    if connection.execute(_MADE, same_data | {"after": job.recurrence_count - _LOOKED_AT}).first():
         return ""
-    makers = rows(connection, _MAKERS, same_data | {"number": recurrence.number})
+    users = sorted(rows(connection, _OPEN_WITH_DATA, same_data), key=lambda user: int(user.number))
+    makers = [user for user in users if user.number < recurrence.number]
     spare = _spare_of_lease(connection, job) if makers else timedelta(0)
     ends = [(alive_until(job, maker, (), now) - spare, maker) for maker in makers]
     alive = [(end, maker) for end, maker in ends if end > now]
@@ -141,10 +145,22 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
 def _spare_of_lease(connection: Connection, job: Row) -> timedelta:
     """Return what of a step's lease is more than twice what making the data took at most, as far as that is known."""
     latest = {"job_id": job.job_id, "after": job.recurrence_count - _LOOKED_AT}
-    took: list[timedelta] = [row.made_at - row.opened_at for row in rows(connection, _MAKINGS, latest)]
+    took = _making_times(rows(connection, _USES_OF_DATA, latest))
     if not took:
         return timedelta(0)
     return max(timedelta(seconds=job.max_step_time_s) - 2 * max(took), timedelta(0))
+
+
+def _making_times(uses: list[Row]) -> list[timedelta]:
+    """Return how long each first use of data took up to its first trial, of recurrences in their order."""
+    times: list[timedelta] = []
+    # Who made the data of the oldest one that is looked at is not known, unless it is the job's first.
+    seen = {use.data_epoch for use in uses[:1] if use.number > 1}
+    for use in uses:
+        if use.data_epoch not in seen and use.made_at is not None:
+            times.append(use.made_at - use.opened_at)
+        seen.add(use.data_epoch)
+    return times
 
 
 def _epoch(job: Row, version: str, generation: int) -> str:
@@ -169,10 +185,15 @@ def take_stage_turn(connection: Connection, now: datetime, job_id: str, run_id: 
     recurrence = required_recurrence(connection, job_id, run_id)
     if recurrence.state == RecurrenceState.OPEN:
         put(connection, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
-    turns = rows(connection, _TURNS, {"job_id": job.job_id, "stage": stage})
+    # Turns that many recurrences before, or earlier, stand in no other's way.
+    after = max(recurrence.number - every, 0) if every > 0 else 0
+    turns = rows(connection, _TURNS, {"job_id": job.job_id, "stage": stage, "after": after})
     if any(turn.recurrence_number == recurrence.number for turn in turns):
         return True
-    if not _is_turn(recurrence, [turn for turn in turns if not _is_lost(turn)], every):
+    in_the_way = [turn for turn in turns if not _is_lost(turn)]
+    if not every:
+        in_the_way = [turn for turn in in_the_way if turn.data_epoch == recurrence.data_epoch]
+    if in_the_way:
         return False
     values = {"recurrence_number": recurrence.number, "data_epoch": recurrence.data_epoch}
     connection.execute(insert(STAGE_TURN).values(job_id=job.job_id, stage=stage, **values))
@@ -184,7 +205,7 @@ def finish_stage_turn(connection: Connection, now: datetime, job_id: str, run_id
     text("stage", stage)
     locked_job(connection, job_id)
     recurrence = required_recurrence(connection, job_id, run_id)
-    key = {"job_id": job_id, "stage": stage}
+    key = {"job_id": job_id, "stage": stage, "after": recurrence.number - 1}
     turns = [t for t in rows(connection, _TURNS, key) if t.recurrence_number == recurrence.number]
     if not turns:
         raise InvalidValueError(
@@ -192,14 +213,6 @@ def finish_stage_turn(connection: Connection, now: datetime, job_id: str, run_id
         )
     if turns[0].done_at is None:
         connection.execute(_DONE, {"job": job_id, "of_stage": stage, "number": recurrence.number, "done_at": now})
-
-
-def _is_turn(recurrence: Row, turns: list[Row], every: int) -> bool:
-    if every == ONCE:
-        return not turns
-    if not every:
-        return all(turn.data_epoch != recurrence.data_epoch for turn in turns)
-    return all(recurrence.number - turn.recurrence_number >= every for turn in turns)
 
 
 def _is_lost(turn: Row) -> bool:

@@ -37,7 +37,12 @@ _TRIED_IN_VAIN: Select[*tuple[Any, ...]] = select(
     func.count().label("times"),
     func.min(RECURRENCE.c.opened_at).label("first"),
     func.max(RECURRENCE.c.opened_at).label("latest"),
-).where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.number > func.coalesce(_LATEST_COUNTED, 0))
+).where(
+    RECURRENCE.c.job_id == bindparam("job_id"),
+    RECURRENCE.c.number > func.coalesce(_LATEST_COUNTED, 0),
+    # After the clock went back, one from before would keep the pauses away until the clock has caught up.
+    RECURRENCE.c.opened_at <= bindparam("now"),
+)
 _LOCK_USER = text("SELECT pg_advisory_xact_lock(hashtextextended(:user, 7305826124381))")
 
 
@@ -53,7 +58,8 @@ def why_not(connection: Connection, job: Row, now: datetime, data_version: str, 
 
 def has_had_all(connection: Connection, job: Row) -> bool:
     """Return whether a job has had all its recurrences; those that ended before their first trial do not count."""
-    if not job.num_recurrences:
+    # Those that count are no more than all: looked at one by one only once there are enough of them.
+    if not job.num_recurrences or job.recurrence_count - job.counted_from < job.num_recurrences:
         return False
     of_job = {"job_id": job.job_id, "counted_from": job.counted_from}
     return bool(connection.execute(_COUNTED, of_job).scalar_one() >= job.num_recurrences)
@@ -93,11 +99,11 @@ def _why_later(connection: Connection, job: Row, now: datetime) -> str:
     """
     if not job.period_s:
         return ""
-    (vain,) = rows(connection, _TRIED_IN_VAIN, {"job_id": job.job_id})
+    (vain,) = rows(connection, _TRIED_IN_VAIN, {"job_id": job.job_id, "now": now})
     if not vain.times:
         return ""
     again_at = vain.latest + min(vain.latest - vain.first, timedelta(seconds=job.period_s))
-    if not vain.latest <= now < again_at:
+    if now >= again_at:
         return ""
     return (
         f"job {job.job_id} is due, but its latest {vain.times} recurrences ended before their first trial: it tries "

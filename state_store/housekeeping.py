@@ -17,15 +17,19 @@ def prunable(connection: Connection, job_id: str) -> tuple[Prunable, ...]:
     find_job(connection, job_id)
     query = select(RECURRENCE).where(RECURRENCE.c.job_id == job_id).order_by(RECURRENCE.c.number)
     recurrences = rows(connection, query)
-    return (*_data(recurrences), *_models(connection, job_id))
+    trained = set(connection.execute(select(TRIAL.c.recurrence_id).where(TRIAL.c.job_id == job_id)).scalars())
+    return (*_data(recurrences, trained), *_models(connection, job_id))
 
 
-def _data(recurrences: list[Row]) -> list[Prunable]:
+def _data(recurrences: list[Row], trained: set[int]) -> list[Prunable]:
+    """Return the data that is superseded; trained are the ids of the recurrences that came to a trial."""
     needed = {r.data_epoch for r in recurrences if r.state == RecurrenceState.OPEN}
     needed |= {r.data_epoch for r in recurrences[-1:]}
     last_use = {r.data_epoch: r for r in recurrences if r.data_epoch not in needed}
+    made_by = {r.data_epoch: r.run_id for r in reversed(recurrences) if r.id in trained}
     return [
-        Prunable(PrunableKind.DATA, "", r.data_epoch, r.run_id, r.number, None, r.opened_at) for r in last_use.values()
+        Prunable(PrunableKind.DATA, "", epoch, r.run_id, r.number, None, r.opened_at, made_by=made_by.get(epoch, ""))
+        for epoch, r in last_use.items()
     ]
 
 
@@ -49,6 +53,7 @@ def _models(connection: Connection, job_id: str) -> list[Prunable]:
             recurrence.number,
             trial.batch_size,
             trial.finished_at,
+            made_by=recurrence.run_id,
         )
         for trial, recurrence in found
         if trial.model_uri not in needed

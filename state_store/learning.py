@@ -14,7 +14,6 @@ from zeus_kfp.state_store.tables import ARM, JOB, TRIAL
 from zeus_kfp.zeus_core.cost import zeus_cost
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt, Observation, observe, rebuild
-from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
 WITH_COST = (TrialState.REACHED, TrialState.NOT_REACHED)
@@ -33,12 +32,13 @@ def load_learnt(connection: Connection, job: Row) -> Learnt:
     return learnt_of(job, arms_of(connection, job).values())
 
 
-def learn(connection: Connection, job: Row, trials: Sequence[Row], trial: Row) -> dict[str, Any]:
+def learn(connection: Connection, job: Row, spec: JobSpec, trials: Sequence[Row], trial: Row) -> dict[str, Any]:
     """Count a finished trial in, if it says anything of its batch size, and return what changes in its job's row.
 
     Args:
         connection: Inside a transaction that holds the job.
         job: The job.
+        spec: Its knobs.
         trials: All trials of the recurrence, this one included.
         trial: The finished trial.
     """
@@ -49,7 +49,7 @@ def learn(connection: Connection, job: Row, trials: Sequence[Row], trial: Row) -
         for t in trials
         if t.generation == trial.generation and t.report_number is not None and t.report_number <= trial.report_number
     ]
-    spec, arms = spec_of(job), arms_of(connection, job)
+    arms = arms_of(connection, job)
     before = learnt_of(job, arms.values())
     learnt = observe(spec, before, _observation(trial, reported))
     return _save(connection, job, spec, arms, before, learnt)
@@ -93,7 +93,7 @@ def cost_of(spec: JobSpec, rated_power_w: float, energy_j: float | None, time_s:
 def _save(
     connection: Connection, job: Row, spec: JobSpec, arms: Mapping[int, Row], before: Learnt, learnt: Learnt
 ) -> dict[str, Any]:
-    """Keep what was learnt of each arm, with its posterior for people to read; return what changes in the job's row.
+    """Keep what was learnt of each arm, and return what changes in the job's row.
 
     Args:
         connection: Inside a transaction that holds the job.
@@ -103,20 +103,14 @@ def _save(
         before: What these rows say.
         learnt: What they are to say.
     """
-    new, changed = [], {}
-    for posterior in policy_named(spec.policy).posterior(spec, learnt):
-        size = posterior.batch_size
-        values: dict[str, Any] = {
-            "posterior_mean_cost": posterior.mean_cost,
-            "posterior_standard_deviation": posterior.standard_deviation,
-            "status": posterior.status,
-        }
-        if size not in arms or learnt.arm(size) != before.arm(size):
-            values |= arm_columns(learnt.arm(size))
-        if size not in arms:
-            new.append({"job_id": job.job_id, "batch_size": size, "power_limit_accelerator": "", **values})
-        elif any(getattr(arms[size], name) != value for name, value in values.items()):
-            changed[size] = values
+    sizes = [size for size in spec.batch_sizes if size not in arms or learnt.arm(size) != before.arm(size)]
+    columns = {size: arm_columns(learnt.arm(size)) for size in sizes}
+    new = [
+        {"job_id": job.job_id, "batch_size": size, "power_limit_accelerator": "", **values}
+        for size, values in columns.items()
+        if size not in arms
+    ]
+    changed = {size: values for size, values in columns.items() if size in arms}
     put_arms(connection, job, changed)
     add_all(connection, ARM, new)
     return {

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, bindparam, exists, func, select
+from sqlalchemy import and_, bindparam, func, select
 from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.drifting import give_drifts_back
@@ -16,19 +16,21 @@ LEASE_MARGIN = timedelta(minutes=10)
 """What a step may take beyond its own time: its pod's start, its report."""
 
 _IS_OPEN = and_(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
-_OLDEST_OPEN = select(RECURRENCE).where(_IS_OPEN).order_by(RECURRENCE.c.number).limit(1)
+_OPEN = select(RECURRENCE).where(_IS_OPEN)
 _OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(_IS_OPEN)
-COUNTS = (RECURRENCE.c.state == RecurrenceState.OPEN.value) | exists().where(TRIAL.c.recurrence_id == RECURRENCE.c.id)
+# No EXISTS: PostgreSQL would hash the trials of all jobs to look at a single recurrence.
+_ANY_TRIAL = select(TRIAL.c.id).where(TRIAL.c.recurrence_id == RECURRENCE.c.id).limit(1).scalar_subquery()
+COUNTS = (RECURRENCE.c.state == RecurrenceState.OPEN.value) | _ANY_TRIAL.is_not(None)
 """Whether a recurrence counts: one that ended before its first trial was as good as none."""
 
 _LATEST_THAT_COUNTS = (
-    select(RECURRENCE.c.opened_at)
+    select(RECURRENCE.c.opened_at, RECURRENCE.c.data_missing)
     .where(RECURRENCE.c.job_id == bindparam("job_id"), COUNTS)
     .order_by(RECURRENCE.c.number.desc())
     .limit(1)
 )
-_MAYBE_DEAD = select(RECURRENCE).where(
-    _IS_OPEN, (RECURRENCE.c.opened_at <= bindparam("long_ago")) | (RECURRENCE.c.opened_at > bindparam("now"))
+_MAYBE_DEAD = _OPEN.where(
+    (RECURRENCE.c.opened_at <= bindparam("long_ago")) | (RECURRENCE.c.opened_at > bindparam("now"))
 )
 _LATER = (
     select(RECURRENCE.c.id)
@@ -80,7 +82,8 @@ def open_count(connection: Connection, job: Row) -> int:
 
 def oldest_open(connection: Connection, job: Row) -> Row:
     """Return the oldest of a job's recurrences that have not ended; there is one."""
-    return rows(connection, _OLDEST_OPEN, {"job_id": job.job_id})[0]
+    # Asked to sort, SQLite would walk the job's whole history in its order.
+    return min(rows(connection, _OPEN, {"job_id": job.job_id}), key=lambda recurrence: int(recurrence.number))
 
 
 def expire(connection: Connection, trial: Row, now: datetime, reason: str) -> None:
@@ -145,8 +148,8 @@ def end_recurrence(
 ) -> None:
     """End a recurrence in a state, and for a reason its trials that never reported.
 
-    One that comes to its end before its first trial gives back what it took: its drifts wait again, and the period is
-    that of the recurrence before, so that the next run starts what this one did not.
+    One that comes to its end before its first trial gives back what it took, so that the next run starts what this one
+    did not.
     """
     trials = list(trials)
     for trial in trials:
@@ -154,7 +157,15 @@ def end_recurrence(
             expire(connection, trial, now, reason)
     put(connection, RECURRENCE, recurrence, state=state.value, closed_at=now)
     if not trials:
-        give_drifts_back(connection, job, recurrence.number)
-        if job.period_began_at == recurrence.opened_at:
-            before = rows(connection, _LATEST_THAT_COUNTS, {"job_id": job.job_id})
-            put(connection, JOB, job, period_began_at=before[0].opened_at if before else None)
+        _give_back(connection, job, recurrence)
+
+
+def _give_back(connection: Connection, job: Row, recurrence: Row) -> None:
+    """Let a recurrence's drifts wait again, the period be that of the one before, and its data be still to be made."""
+    give_drifts_back(connection, job, recurrence.number)
+    before = next(iter(rows(connection, _LATEST_THAT_COUNTS, {"job_id": job.job_id})), None)
+    if job.period_began_at == recurrence.opened_at:
+        put(connection, JOB, job, period_began_at=before and before.opened_at)
+    if job.data_began_number == recurrence.number and before is not None and before.data_missing:
+        # Nobody knows that what was gone from storage has been made again.
+        put(connection, JOB, job, data_began_number=0)

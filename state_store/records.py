@@ -198,6 +198,11 @@ class RecurrenceRecord:
     closed_at: datetime | None
     why: str = ""
 
+    def in_words(self) -> str:
+        """Return how it stands, in one line."""
+        trials = "1 trial" if self.trial_count == 1 else f"{self.trial_count} trials"
+        return f"recurrence {self.number} of {self.job_id}: {self.state} after {trials}"
+
 
 @dataclass(frozen=True, slots=True)
 class DriftRecord:
@@ -230,6 +235,8 @@ class Prunable:
         recurrence_number: Its number in the job.
         batch_size: The model's, in samples; None for data.
         made_at: When the model's trial finished, or the recurrence that used the data last was opened (UTC).
+        made_by: The KFP run in whose folder of the pipeline root it lies: for data the first that trained on it; ""
+            where none did.
     """
 
     kind: PrunableKind
@@ -239,6 +246,7 @@ class Prunable:
     recurrence_number: int
     batch_size: int | None
     made_at: datetime
+    made_by: str
 
 
 @dataclass(frozen=True, slots=True)

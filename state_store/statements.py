@@ -32,8 +32,15 @@ _RECURRENCE = select(RECURRENCE).where(
     RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id")
 )
 _TRIALS = select(TRIAL).where(TRIAL.c.recurrence_id == bindparam("recurrence_id")).order_by(TRIAL.c.slot)
+# Only what says whether a trial lives and where it looks: at most a suggestion's price, however many are under way.
+_OF_ISSUED = (
+    *("id", "number", "batch_size", "purpose", "generation"),
+    *("state", "reason", "issued_at", "lease_expires_at", "finished_at"),
+)
 # Sorted by whoever reads it: asked to sort, SQLite would walk the job's whole history in its order.
-_ISSUED = select(TRIAL).where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.state == TrialState.ISSUED.value)
+_ISSUED = select(*(TRIAL.c[name] for name in _OF_ISSUED)).where(
+    TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.state == TrialState.ISSUED.value
+)
 _WITH_TRIALS = (
     select(*labelled(RECURRENCE), *labelled(TRIAL))
     .select_from(RECURRENCE.outerjoin(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id))

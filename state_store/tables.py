@@ -232,9 +232,6 @@ class ArmRow(_Row, table=True):
     hopeless_in_row: int
     power_limit_w: float | None = _float()
     power_limit_accelerator: str = Field(default="", max_length=255)
-    posterior_mean_cost: float | None = _float()
-    posterior_standard_deviation: float | None = _float()
-    status: str = _text()
 
 
 class DriftRow(_Row, table=True):

@@ -35,6 +35,7 @@ from zeus_kfp.zeus_core.errors import (
     UnknownTrialError,
 )
 from zeus_kfp.zeus_core.hopeless import reference_for
+from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.policies import InFlight, policy_named
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import Purpose, TrialOutcome, TrialPlan, TrialState
@@ -100,17 +101,18 @@ def report(
         raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
     digest = _digest(outcome, profiles)
     if trial.report_digest is None:
-        changes = _finish(connection, now, job, trial, outcome, digest)
+        spec = spec_of(job)
+        changes = _finish(connection, now, job, spec, trial, outcome, digest)
         _keep_profiles(connection, trial, profiles)
         changes |= _note_in_recurrence(connection, job, recurrence, outcome)
-        changes |= learn(connection, job, trials, trial)
+        changes |= learn(connection, job, spec, trials, trial)
         power_was_unknown = not job.rated_power_w
         put(connection, JOB, job, **changes)
         if power_was_unknown and job.rated_power_w and trial.report_number > 1:
             # Earlier costs were worked out without it.
             price_again(connection, job)
             relearn(connection, job)
-        learn_limit(connection, job, spec_of(job), profiles)
+        learn_limit(connection, job, spec, profiles)
         note_cost_drift(connection, now, job, trial)
     elif trial.report_digest != digest:
         raise ConflictingReportError(
@@ -185,7 +187,7 @@ def _issue(
 
 
 def _finish(
-    connection: Connection, now: datetime, job: Row, trial: Row, outcome: TrialOutcome, digest: str
+    connection: Connection, now: datetime, job: Row, spec: JobSpec, trial: Row, outcome: TrialOutcome, digest: str
 ) -> dict[str, Any]:
     """Complete a trial's row, and return what changes in its job's."""
     # A straggler from before a reset says nothing of the GPUs that are used now.
@@ -205,7 +207,7 @@ def _finish(
                 f"the rated power of job {job.job_id!r} is not known and the outcome has max_power_w 0: set the job's "
                 "max_power_w (W, summed over the GPUs used)"
             )
-        changes["cost"] = cost_of(spec_of(job), rated_power_w, outcome.energy_j, outcome.time_s)
+        changes["cost"] = cost_of(spec, rated_power_w, outcome.energy_j, outcome.time_s)
     put(connection, TRIAL, trial, **changes)
     return {"report_count": report_number, "rated_power_w": rated_power_w if is_current else job.rated_power_w}
 

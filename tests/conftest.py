@@ -198,12 +198,19 @@ class FakeGpus:
 
     def limits_w(self):
         """Return the limits that stand now."""
+        return [limit_mw / 1000 for limit_mw in self._told("PowerManagementLimit")]
+
+    def uuid(self, index=0):
+        """Return what a GPU is called."""
+        return self._told("UUID")[index]
+
+    def _told(self, what):
         import pynvml
 
         pynvml.nvmlInit()
         try:
             handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-            return [pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000 for handle in handles]
+            return [getattr(pynvml, f"nvmlDeviceGet{what}")(handle) for handle in handles]
         finally:
             pynvml.nvmlShutdown()
 

@@ -58,7 +58,7 @@ def _close(store: StateStore, job_id: str, run_id: str) -> bool:
     except (UnknownJobError, UnknownRecurrenceError) as error:
         print(f"nothing to close: {error}")
         return False
-    print(f"recurrence {closed.number} of {job_id}: {closed.state} after {closed.trial_count} trials")
+    print(closed.in_words())
     return True
 
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import yaml
 
+from zeus_kfp.components.image import DEFAULT_IMAGE, IMAGE
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
 SHIPPED = ("recurring_training", "recurring_training_gpu")
@@ -47,7 +48,8 @@ class PipelinePackage:
 
         Args:
             pipeline: A pipeline made with the Python DSL, such as recurring_training() returns; module:name of one; the
-                path of a YAML file; or the name of a pipeline that comes with the library.
+                path of a YAML file; or the name of a pipeline that comes with the library, which then runs in the
+                image that ZEUS_KFP_IMAGE names.
 
         Raises:
             InvalidValueError: If there is no such file or module, or it holds no pipeline.
@@ -55,7 +57,8 @@ class PipelinePackage:
         if isinstance(pipeline, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", pipeline):
             pipeline = _imported(*pipeline.split(":"))
         if isinstance(pipeline, str) and pipeline in SHIPPED:
-            return cls.of_text(files("zeus_kfp.compiled").joinpath(f"{pipeline}.yaml").read_text("utf-8"), pipeline)
+            text = files("zeus_kfp.compiled").joinpath(f"{pipeline}.yaml").read_text("utf-8")
+            return cls.of_text(text.replace(DEFAULT_IMAGE, IMAGE), pipeline)
         if isinstance(pipeline, str | Path):
             return cls.of_text(_read(Path(pipeline)), str(pipeline))
         if not hasattr(pipeline, "pipeline_spec"):

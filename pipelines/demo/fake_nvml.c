@@ -4,10 +4,10 @@
  *
  *   FAKE_NVML_GPUS          how many GPUs; unset: the driver is not loaded
  *   FAKE_NVML_INIT          NVML's number of the error that opening it gives
- *   FAKE_NVML_LOST          "yes": the GPU has fallen off the bus
+ *   FAKE_NVML_LOST          "yes": the GPU has fallen off the bus, and answers no call any more
  *   FAKE_NVML_NAME          model (default: Fake GPU)
- *   FAKE_NVML_ENERGY        "unsupported": no energy counter
- *   FAKE_NVML_POWER         "unsupported": the power can't be read
+ *   FAKE_NVML_ENERGY        "unsupported": no energy counter; "stuck": one that always shows 0
+ *   FAKE_NVML_POWER         "unsupported": the power can't be read; "stuck": it is always said to be 0
  *   FAKE_NVML_UTILISATION   share of time at work in percent; unset: not supported
  *   FAKE_NVML_LIMITS        "unsupported": tells no power limits
  *   FAKE_NVML_SET           "denied": limits need privilege; "unsupported"; "ignored": accepted without effect
@@ -30,7 +30,8 @@
  * tests need no time. With one it draws min(busy, limit): the power above idle grows with the cube of the clock rate,
  * so that work takes cbrt((busy - idle) / (limit - idle)) times as long under a limit.
  *
- * GPU i's UUID starts with GPU-<i><i>; MIG-part-of-<i> is a part of it.
+ * GPU i's UUID starts with GPU-<i><i> and ends with what its state's file makes of it, so that GPUs whose limits are
+ * apart have names apart; MIG-part-of-<i> is a part of it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -126,6 +127,8 @@ static int limit_mw(int index) {
     return state->limit_mw[index] ? state->limit_mw[index] : number("FAKE_NVML_LIMIT_MW", index, 250000);
 }
 
+static int is_lost(Device *device) { return says("FAKE_NVML_LOST", device->index, "yes"); }
+
 static int has_curve(void) { return getenv("FAKE_NVML_CURVE") != NULL; }
 
 static double now_s(void) {
@@ -209,7 +212,7 @@ API int nvmlDeviceGetCount_v2(unsigned *result) {
 API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **device) {
     if ((int)index >= count()) return INVALID_ARGUMENT;
     *device = &devices[index];
-    return says("FAKE_NVML_LOST", (int)index, "yes") ? GPU_IS_LOST : SUCCESS;
+    return is_lost(*device) ? GPU_IS_LOST : SUCCESS;
 }
 
 API int nvmlDeviceGetHandleByUUID(const char *uuid, Device **device) {
@@ -226,7 +229,9 @@ API int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device *part, Device **devi
 }
 
 API int nvmlDeviceGetUUID(Device *device, char *uuid, unsigned length) {
-    snprintf(uuid, length, "GPU-%d%d345678-fake", device->index, device->index);
+    unsigned long long hash = 0xcbf29ce484222325; /* FNV-1a */
+    for (const char *c = state_path; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+    snprintf(uuid, length, "GPU-%d%d345678-%016llx", device->index, device->index, hash);
     return SUCCESS;
 }
 
@@ -238,7 +243,9 @@ API int nvmlDeviceGetName(Device *device, char *name, unsigned length) {
 
 API int nvmlDeviceGetTotalEnergyConsumption(Device *device, unsigned long long *energy_mj) {
     int index = device->index;
+    if (is_lost(device)) return GPU_IS_LOST;
     if (says("FAKE_NVML_ENERGY", index, "unsupported")) return NOT_SUPPORTED;
+    if (says("FAKE_NVML_ENERGY", index, "stuck")) return *energy_mj = 0, SUCCESS;
     device->readings++;
     if (device->readings == number("FAKE_NVML_FAIL_AT", index, 0)) return GPU_IS_LOST;
     if (device->readings == number("FAKE_NVML_RESET_AT", index, 0)) device->offset = device->readings;
@@ -255,7 +262,9 @@ API int nvmlDeviceGetTotalEnergyConsumption(Device *device, unsigned long long *
 }
 
 API int nvmlDeviceGetPowerUsage(Device *device, unsigned *power_mw) {
+    if (is_lost(device)) return GPU_IS_LOST;
     if (says("FAKE_NVML_POWER", device->index, "unsupported")) return NOT_SUPPORTED;
+    if (says("FAKE_NVML_POWER", device->index, "stuck")) return *power_mw = 0, SUCCESS;
     *power_mw = (unsigned)(power_w(device->index) * 1000);
     return SUCCESS;
 }
@@ -292,6 +301,7 @@ static void moment(void) {
 
 static int about_limits(Device *device) {
     moment();
+    if (is_lost(device)) return GPU_IS_LOST;
     if (device->not_ready++ < number("FAKE_NVML_NOT_READY", device->index, 0)) return NOT_READY;
     return says("FAKE_NVML_LIMITS", device->index, "unsupported") ? NOT_SUPPORTED : SUCCESS;
 }

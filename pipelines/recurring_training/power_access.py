@@ -15,6 +15,8 @@ from zeus_kfp.zeus_core.validation import integer, text
 
 LIMITS_PATH = "/var/lib/zeus-kfp/limits"
 """Where the claim is mounted."""
+ZEUSD_LABEL = "zeus-kfp/zeusd"
+"""Label of the pods that zeusd takes connections from; see deploy/zeusd/networkpolicy.yaml."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,9 @@ class PowerAccess:
         return self.remember(task)
 
     def remember(self, task: dsl.PipelineTask) -> dsl.PipelineTask:
-        """Let a task find the limits that pods have found."""
+        """Let a task find the limits that pods have found, and the daemons through which they can be put back."""
+        if self.zeusd_port:
+            kubernetes.add_pod_label(task, label_key=ZEUSD_LABEL, label_value="true")
         if self.claim:
             kubernetes.mount_pvc(task, pvc_name=self.claim, mount_path=LIMITS_PATH)
             task.set_env_variable(FOLDER_VARIABLE, LIMITS_PATH)

@@ -52,10 +52,10 @@ def test_a_card_without_a_counter_that_lets_nobody_set_limits_is_checked_for_the
 
 @needs_compiler
 def test_what_is_not_as_it_must_be_fails():
-    done = check("--fake", "--epoch-s", "1", FAKE_NVML_ENERGY="unsupported", FAKE_NVML_BUSY_MW="0")
+    done = check("--fake", "--epoch-s", "1", FAKE_NVML_ENERGY="unsupported", FAKE_NVML_SET="ignored")
     assert done.returncode == 1
-    assert "WRONG: nvml-polling: 0 J" in done.stdout
-    assert "not as it must be: nvml-polling: 0 J" in done.stdout
+    assert "WRONG: [300.0] W before, [300.0] W left by SIGKILL" in done.stdout
+    assert "not as it must be: [300.0] W before, [300.0] W left by SIGKILL" in done.stdout
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

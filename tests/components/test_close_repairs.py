@@ -70,7 +70,7 @@ def test_a_daemon_that_is_gone_does_not_keep_a_recurrence_open(lowered, fake_gpu
     assert (tmp_path / "summary").read_text().startswith("No report")
 
 
-def test_the_store_knows_where_a_killed_pod_was_and_which_limit_its_gpu_had(lowered, tmp_path, monkeypatch):
+def test_the_store_knows_where_a_killed_pod_was_and_which_limit_its_gpu_had(lowered, fake_gpus, tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path}/store.db"
     with StateStore(url) as store:
         store.open_recurrence(JobSpec("job", (16,), 16, target_metric=0.9), "run")
@@ -80,7 +80,7 @@ def test_the_store_knows_where_a_killed_pod_was_and_which_limit_its_gpu_had(lowe
     with StateStore(url) as store:
         [trial] = store.trials("job")
     assert trial.state is TrialState.EXPIRED
-    assert (trial.node, trial.power_limits_found_w) == ("node-7", {"GPU-00345678-fake": 250.0})
+    assert (trial.node, trial.power_limits_found_w) == ("node-7", {fake_gpus.uuid(): 250.0})
 
 
 @pytest.mark.parametrize("key", ["{", "[1]", '["other", "run", 1]', '["job", "run", "x"]', "null"])
@@ -90,5 +90,5 @@ def test_a_trial_that_nobody_knows_does_not_keep_a_recurrence_open(
     [path] = (tmp_path / "limits").iterdir()
     path.write_text(json.dumps(json.loads(path.read_text()) | {"trial": key}))
     close(f"sqlite:///{tmp_path}/store.db", tmp_path, monkeypatch)
-    assert "GPU-00345678-fake can't be noted in the store" in capsys.readouterr().out
+    assert f"{fake_gpus.uuid()} can't be noted in the store" in capsys.readouterr().out
     assert fake_gpus.limits_w() == [250]

@@ -153,7 +153,7 @@ def test_the_outcome_tells_node_and_limits_found_of_each_gpu(fake_gpus, train, m
     fake_gpus.set(GPUS="2", LIMIT_MW_1="240000")
     outcome = train(code)
     assert (outcome.state, outcome.node) == (state, "node-7")
-    assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250, "GPU-11345678-fake": 240}
+    assert outcome.power_limits_found_w == {fake_gpus.uuid(0): 250, fake_gpus.uuid(1): 240}
     assert TrialOutcome.from_json(outcome.to_json()) == outcome
     assert fake_gpus.limits_w() == [250, 240]
 
@@ -163,14 +163,14 @@ def test_what_a_trial_found_is_what_stood_after_the_repair_before_it(fake_gpus, 
     subprocess.run([sys.executable, "-c", script], env=fake_gpus.environ)
     assert fake_gpus.limits_w() == [120]
     outcome = train("os._exit(0)", step=0)
-    assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250}
+    assert outcome.power_limits_found_w == {fake_gpus.uuid(): 250}
 
 
 def test_a_limit_that_is_left_changed_is_said(fake_gpus, train, capfd):
     # Someone else sets another limit as soon as training has put back what it found.
     someone = "import pynvml as n; n.nvmlDeviceSetPowerManagementLimit(n.nvmlDeviceGetHandleByIndex(0), 220000)"
     train(f"import atexit; atexit.register(exec, {someone!r}, dict()); import pynvml; pynvml.nvmlInit()", step=399)
-    assert "GPU-00345678-fake on " in (said := capfd.readouterr().out)
+    assert f"{fake_gpus.uuid()} on " in (said := capfd.readouterr().out)
     assert "had a power limit of 250 W before this trial, and has 220 W after it" in said
 
 
@@ -199,7 +199,7 @@ def test_limits_found_outlive_the_pod_beside_its_checkpoints(fake_gpus, train, s
     assert pod.returncode == -signal.SIGKILL
     assert fake_gpus.limits_w() != [250]
     outcome = train("pass", checkpoint_dir=str(volume))
-    assert outcome.power_limits_found_w == {"GPU-00345678-fake": 250}
+    assert outcome.power_limits_found_w == {fake_gpus.uuid(): 250}
     assert fake_gpus.limits_w() == [250]
 
 

@@ -10,6 +10,7 @@ from kfp import compiler
 
 from zeus_kfp.components.image import DEFAULT_IMAGE
 from zeus_kfp.pipelines.recurring_training import pipeline
+from zeus_kfp.pipelines.recurring_training.power_access import ZEUSD_LABEL
 from zeus_kfp.zeus_core._version import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -20,9 +21,9 @@ RESTRICTED_VOLUMES = {
 }  # fmt: skip
 
 
-def built(folder):
-    """Return what a kustomization gives, of the fields that ours use."""
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+def built(folder, **changes):
+    """Return what a kustomization gives, of the fields that ours use, with changes to it."""
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text()) | changes
     assert set(kustomization) <= KUSTOMIZATION, "extend this small build"
     resources = []
     for name in kustomization["resources"]:
@@ -34,7 +35,7 @@ def built(folder):
         for container in containers(resource):
             for image in kustomization.get("images", []):
                 if container["image"].rpartition(":")[0] == image["name"]:
-                    container["image"] = f"{image['name']}:{image['newTag']}"
+                    container["image"] = f"{image.get('newName', image['name'])}:{image['newTag']}"
     return resources
 
 
@@ -50,9 +51,8 @@ def containers(resource):
 EVERYTHING = built(DEPLOY / "example")
 OPT_IN = built(DEPLOY / "restricted")
 PODS = [r for r in EVERYTHING if pod(r)]
-
-
 LIMITS = built(DEPLOY / "base" / "limits")
+ZEUSD = {resource["kind"]: resource for resource in built(DEPLOY / "zeusd")}
 
 
 def of_kind(kind):
@@ -62,6 +62,17 @@ def of_kind(kind):
 
 def name_of(resource):
     return f"{resource['kind']}-{resource['metadata']['name']}"
+
+
+def compiled_from_the_guide(word, folder):
+    """Return what the pipeline of the guide's code that holds a word compiles to."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.S)
+    (code,) = [block for block in blocks if word in block]
+    names = {}
+    exec(code, names)
+    path = folder / "pipeline.yaml"
+    compiler.Compiler().compile(names["pipeline"], str(path))
+    return yaml.safe_load_all(path.read_text())
 
 
 def test_the_example_holds_everything_once():
@@ -76,11 +87,12 @@ def test_the_example_holds_everything_once():
         "StatefulSet-zeus-kfp-postgres",
     ]
     files = {p for p in DEPLOY.rglob("*.yaml") if p.name != "kustomization.yaml"}
-    assert len(files) == len(kinds) + len(OPT_IN) + len(LIMITS), "a manifest that no kustomization names"
+    others = [*OPT_IN, *LIMITS, *ZEUSD.values()]
+    assert len(files) == len(kinds) + len(others), "a manifest that no kustomization names"
 
 
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
-@pytest.mark.parametrize("resource", EVERYTHING + OPT_IN, ids=name_of)
+@pytest.mark.parametrize("resource", [*EVERYTHING, *OPT_IN, *LIMITS, *ZEUSD.values()], ids=name_of)
 def test_a_manifest_is_what_kubernetes_takes(resource, version):
     kubernetes_validate.validate(resource, version, strict=True)
 
@@ -113,14 +125,7 @@ def test_no_pod_gets_a_sidecar_of_istio():
 def test_the_opt_in_refuses_pods_that_are_not_restricted_and_the_guide_tells_how_steps_become_so(tmp_path):
     (namespace,) = OPT_IN
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    (code,) = re.findall(
-        r"```python\n(.*?set_security_context.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.S
-    )
-    names = {}
-    exec(code, names)
-    path = tmp_path / "pipeline.yaml"
-    compiler.Compiler().compile(names["pipeline"], str(path))
-    spec, platform = yaml.safe_load_all(path.read_text())
+    spec, platform = compiled_from_the_guide("set_security_context", tmp_path)
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert set(executors) == set(spec["deploymentSpec"]["executors"])
     assert all(executor["securityContext"] == {"runAsNonRoot": True} for executor in executors.values())
@@ -185,6 +190,16 @@ def test_the_role_names_what_it_may_read_and_grants_nothing_wide():
     assert [s["name"] for s in binding["subjects"]] == [account["metadata"]["name"]]
 
 
+def test_the_guides_kustomization_runs_the_image_that_it_builds_and_compiles_with():
+    guide = (ROOT / "docs" / "cluster.md").read_text()
+    (changes,) = re.findall(r"```yaml\n(.*?)```", guide, re.S)
+    (job,) = [r for r in built(DEPLOY / "example", **yaml.safe_load(changes)) if r["kind"] == "Job"]
+    (container,) = containers(job)
+    assert f"export ZEUS_KFP_IMAGE={container['image']}\n" in guide
+    assert f"-t {container['image']} .\n" in guide
+    assert f"namespace={job['metadata']['namespace']}\n" in guide
+
+
 def test_the_images_are_of_this_version():
     (job,) = containers(of_kind("Job"))
     assert job["image"] == DEFAULT_IMAGE
@@ -233,6 +248,54 @@ def test_both_variants_have_their_stages(variant):
 
 def test_the_claim_for_limits_is_one_that_pods_of_several_nodes_can_share():
     [claim] = LIMITS
-    kubernetes_validate.validate(claim, "1.31", strict=True)
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     assert f'limits_claim="{claim["metadata"]["name"]}"' in (ROOT / "docs" / "power.md").read_text()
+
+
+def test_zeusd_has_the_one_right_that_it_needs_in_a_namespace_of_its_own():
+    spec = pod(ZEUSD["DaemonSet"])
+    (container,) = containers(ZEUSD["DaemonSet"])
+    context = container["securityContext"]
+    assert context["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+    assert (context["runAsUser"], context["readOnlyRootFilesystem"], "privileged" in context) == (0, True, False)
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert spec["automountServiceAccountToken"] is False
+    assert [set(volume) - {"name"} for volume in spec["volumes"]] == [{"secret"}]
+    assert "nvidia.com/gpu" not in str(container["resources"]), "a GPU that it had would be training's no more"
+    namespace = ZEUSD["Namespace"]["metadata"]
+    assert namespace["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert {r["metadata"].get("namespace", namespace["name"]) for r in ZEUSD.values()} == {namespace["name"]}
+
+
+def test_zeusd_listens_where_the_guide_says_and_takes_nobody_without_a_token():
+    (container,) = containers(ZEUSD["DaemonSet"])
+    flags = dict(argument.split("=", 1) for argument in container["args"][1:])
+    (port,) = container["ports"]
+    assert flags["--tcp-bind-address"] == f"0.0.0.0:{port['hostPort']}"
+    assert port["hostPort"] == port["containerPort"]
+    assert set(flags["--enable"].split(",")) == {"gpu-read", "gpu-control"}
+    guide = (ROOT / "docs" / "cluster.md").read_text()
+    assert f"zeusd_port={port['hostPort']}" in guide
+    (mount,), (volume,) = container["volumeMounts"], pod(ZEUSD["DaemonSet"])["volumes"]
+    assert flags["--signing-key-path"] == f"{mount['mountPath']}/key"
+    assert f"secret generic {volume['secret']['secretName']} --from-literal=key=" in guide.replace("\\\n  ", "")
+    assert f"--signing-key-path {flags['--signing-key-path']}" in guide
+
+
+def test_zeusd_takes_connections_from_steps_that_may_set_limits_alone():
+    policy, daemons = ZEUSD["NetworkPolicy"]["spec"], ZEUSD["DaemonSet"]["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= daemons["template"]["metadata"]["labels"].items()
+    assert daemons["selector"]["matchLabels"].items() <= daemons["template"]["metadata"]["labels"].items()
+    (rule,) = policy["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {}, "podSelector": {"matchLabels": {ZEUSD_LABEL: "true"}}}]
+    assert [port["port"] for port in rule["ports"]] == [containers(ZEUSD["DaemonSet"])[0]["ports"][0]["name"]]
+    assert (policy["egress"], policy["policyTypes"]) == ([], ["Ingress", "Egress"])
+
+
+def test_the_guide_gives_the_token_to_training_and_to_the_exit_handler_and_to_no_other_step(tmp_path):
+    _, platform = compiled_from_the_guide("zeusd_port", tmp_path)
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    given = {name for name, config in executors.items() if "ZEUSD_TOKEN" in str(config.get("secretAsEnv"))}
+    labelled = {name for name, config in executors.items() if ZEUSD_LABEL in str(config.get("podMetadata"))}
+    assert given == labelled
+    assert {name.removeprefix("exec-").rstrip("-2") for name in given} == {"train-with-profiling", "close-recurrence"}

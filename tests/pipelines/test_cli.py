@@ -108,6 +108,18 @@ def test_a_list_is_csv_for_programs_and_a_table_for_people(two_jobs):
     assert "batch" in table and "reached" in table and "300" in table
 
 
+def test_no_figure_or_state_is_cut_in_two_where_the_terminal_is_narrow(store, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run_id = "0f3c1f9e-9d4a-4a53-9d43-f9d1d4f8a6f0"
+    store.open_recurrence(SPEC, run_id)
+    store.suggest("job", run_id, 1)
+    measured = {"metric": 0.971111, "energy_j": 123456.7, "time_s": 6.36624, "energy_source": "nvml"}
+    store.report("job", run_id, 1, TrialOutcome(TrialState.REACHED, epochs=12, max_power_w=50.0, **measured))
+    store.close_recurrence("job", run_id)
+    assert {"reached", "123457", "6.366", "12"} <= set(run("recurrences", "list", "--job", "job").split())
+    assert {"reached", "123457", "6.366", "0.9711"} <= set(run("trials", "list", "--job", "job").split())
+
+
 def test_a_hopeless_trial_is_told_apart_in_every_form(two_jobs):
     with StateStore.from_environment() as store:
         store.open_recurrence(store.job("job").spec, "run-9")
@@ -285,9 +297,25 @@ def test_a_name_is_shown_as_it_is(store, monkeypatch, name):
     assert next(csv.DictReader(run("jobs", "list", "--format", "csv").splitlines()))["job_id"] == name
 
 
-def test_an_export_that_cannot_be_written_is_an_error_of_ours(two_jobs, tmp_path):
-    result = CliRunner().invoke(app, ["jobs", "export", "job", "--output", str(tmp_path)])
-    assert isinstance(result.exception, InvalidValueError) and "can't be written" in str(result.exception)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["jobs", "export", "job", "--output", "FILE/page"],
+        ["report", "job", "--output", "FILE/page"],
+        ["compile", "FILE"],
+        ["demo", "--folder", "FILE"],
+        ["run", "--root", "FILE", "-p", "job_id=a", "-p", "train_entry_point=a:b", "-p", "target_metric=0.9"]
+        + ["-p", "batch_sizes=[8]", "-p", "default_batch_size=8"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_file_or_folder_that_cannot_be_written_is_told_in_one_line(two_jobs, tmp_path, words, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("sys.argv", ["zeus-kfp", *(word.replace("FILE", str(tmp_path / "file")) for word in words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 1 and line.startswith(f"zeus-kfp: {tmp_path / 'file'}") and "can't be used: " in line
 
 
 @pytest.mark.parametrize("name", ["jobs", "recurrences", "trials", "profiles", "arms"])

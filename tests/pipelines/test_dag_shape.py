@@ -309,6 +309,8 @@ def test_power_access_is_given_to_training_alone_and_the_claim_to_the_exit_handl
         if {"name": "ZEUS_KFP_NODE_ADDRESS", "fieldPath": "status.hostIP"} in config.get("fieldPathAsEnv", [])
     }
     assert {name.removeprefix("exec-").rstrip("-2") for name in addressed} == {"train-with-profiling"}
+    labelled = {name for name, config in executors.items() if "zeus-kfp/zeusd" in str(config.get("podMetadata"))}
+    assert labelled == set(mounted)
 
 
 def test_power_access_reaches_the_environment_of_training(tmp_path):
@@ -326,6 +328,7 @@ def test_without_power_access_nothing_is_mounted(tmp_path):
     spec, platform, _ = compiled(tmp_path)
     assert "pvcMount" not in str(platform)
     assert "hostIP" not in str(platform)
+    assert "zeus-kfp/zeusd" not in str(platform)
     assert "ZEUS_KFP_LIMITS_FOLDER" not in str(spec)
 
 

@@ -76,7 +76,7 @@ def test_a_look_sets_writes_and_locks_nothing(found, fake_gpus, may_administer, 
     if left:
         folder.mkdir()
         note = left | {"boot_id": boot_id(), "process_id": 1}
-        found_path(folder, "GPU-00345678-fake").write_text(json.dumps(note))
+        found_path(folder, fake_gpus.uuid()).write_text(json.dumps(note))
     before = snapshot(folder)
     monkeypatch.setattr("fcntl.flock", lambda *arguments: locked.append(arguments))
     findings = found()
@@ -93,10 +93,10 @@ def test_a_limit_left_in_a_folder_that_others_may_write_to_is_seen(found, fake_g
     own.mkdir(parents=True)
     own.parent.chmod(0o777)
     note = {"found_w": 280.0, "set_w": [250.0], "boot_id": boot_id(), "process_id": 1}
-    found_path(own, "GPU-00345678-fake").write_text(json.dumps(note))
+    found_path(own, fake_gpus.uuid()).write_text(json.dumps(note))
     findings = found(ZEUS_KFP_LIMITS_FOLDER=str(own.parent))
     assert findings["GPU 0: limit left by a killed trial"].found == "250 W stand, 280 W were found"
-    found_path(own, "GPU-00345678-fake").write_text(json.dumps(note | {"boot_id": "an earlier one"}))
+    found_path(own, fake_gpus.uuid()).write_text(json.dumps(note | {"boot_id": "an earlier one"}))
     assert "GPU 0: limit left by a killed trial" not in found()
 
 
@@ -113,7 +113,7 @@ def test_without_a_place_for_the_limits_found_none_would_be_set(found, fake_gpus
 
 
 def test_a_trial_that_sets_limits_now_is_seen_and_not_disturbed(found, fake_gpus, may_administer, tmp_path):
-    (tmp_path / "proc" / "4711").symlink_to(f"/proc/{os.getpid()}")
+    (tmp_path / "proc" / "net").symlink_to("/proc/net/")
     with closing(open_limiter()) as limiter:
         limiter.set(150)
         findings = found()

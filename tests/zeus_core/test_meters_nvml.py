@@ -109,8 +109,9 @@ def test_a_lost_gpu_of_someone_else_is_no_matter(measure):
     assert values["warnings"] == ""
 
 
-def test_without_a_counter_the_power_is_polled(measure):
-    values = measure(FAKE_NVML_GPUS="2", FAKE_NVML_ENERGY="unsupported")
+@pytest.mark.parametrize("counter", ["unsupported", "stuck"])
+def test_without_a_counter_that_counts_the_power_is_polled(measure, counter):
+    values = measure(FAKE_NVML_GPUS="2", FAKE_NVML_ENERGY=counter)
     assert (values["name"], values["estimated"]) == ("nvml-polling", False)
     assert 0 < values["readings"][0] < values["readings"][2] < 300 * 10
 
@@ -122,8 +123,9 @@ def test_gpus_that_tell_only_how_busy_they_are_are_estimated(measure):
     assert 0 < values["readings"][0] < values["readings"][2] < 450 * 10
 
 
-def test_gpus_that_tell_nothing_are_not_taken_for_gpus_without_energy(measure):
-    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_ENERGY="unsupported", FAKE_NVML_POWER="unsupported")
+@pytest.mark.parametrize("readings", ["unsupported", "stuck"])
+def test_gpus_that_tell_nothing_are_not_taken_for_gpus_without_energy(measure, readings):
+    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_ENERGY=readings, FAKE_NVML_POWER=readings)
     assert (values["name"], values["estimated"]) == ("estimate", True)
     assert "neither the energy nor the power of 1 x Fake GPU can be read" in values["warnings"]
 
@@ -134,15 +136,17 @@ def test_a_reading_that_fails_is_none_and_the_next_makes_up_for_it(measure):
 
 
 def test_a_counter_that_restarts_does_not_take_energy_away(measure):
-    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_RESET_AT="4")
-    assert values["readings"] == [0.0, 1.0, 1.0]
+    values = measure(FAKE_NVML_GPUS="1", FAKE_NVML_RESET_AT="3")
+    assert values["readings"] == [0.0, None, 1.0]
 
 
 @pytest.mark.parametrize(
     ("readings_j", "totals_j"),
     [
         ([500.0, 510.0, 4.0, 6.0], [0.0, 10.0, 14.0, 16.0]),
-        ([500.0, 510.0, 509.5, 512.0], [0.0, 10.0, 10.0, 12.5]),
+        ([500.0, 510.0, 0.0, 3.0], [0.0, 10.0, None, 13.0]),
+        ([500.0, 510.0, 509.5, 512.0], [0.0, 10.0, 10.0, 12.0]),
+        ([500.0, 510.0, 0.0, 512.0], [0.0, 10.0, None, 12.0]),
         ([500.0, None, 520.0], [0.0, None, 20.0]),
     ],
 )

@@ -1,3 +1,4 @@
+import os
 import threading
 
 import pytest
@@ -56,3 +57,15 @@ def test_a_thread_polls_until_the_meter_is_closed():
     meter.close()
     assert source.is_closed
     assert meter.energy_j() is None
+
+
+def test_a_forked_process_measures_nothing_and_waits_for_no_thread_that_it_has_not():
+    meter = PollingMeter(Source([]), interval_s=float("inf"))
+    with meter._lock:
+        child = os.fork()
+        if not child:
+            is_none = meter.energy_j() is None
+            meter.close()
+            os._exit(0 if is_none else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert meter.energy_j() is not None

@@ -2,6 +2,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from collections import UserDict
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,6 +31,7 @@ class Tensor:
         ((Tensor(5, 3), Tensor(5)), 5),
         ([[Tensor(4)], 1], 4),
         ({"input_ids": Tensor(6, 128), "labels": Tensor(6)}, 6),
+        (UserDict(input_ids=Tensor(6, 128)), 6),
         (Tensor(), 32),
         ([1, 2, 3], 32),
         (7, 32),

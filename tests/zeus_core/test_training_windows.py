@@ -59,6 +59,12 @@ def test_energy_that_cannot_be_known_is_none_and_not_zero(windows, machine):
     assert windows.end("step") == Window("step", None, 2.0, "nvml", False)
 
 
+def test_a_counter_that_has_not_moved_tells_nothing(windows, machine):
+    windows.begin("step")
+    machine.work(0, 2.0)
+    assert windows.end("step") == Window("step", None, 2.0, "nvml", False)
+
+
 def test_an_estimate_is_not_trusted(windows, machine):
     machine.estimated = True
     windows.begin("step")

@@ -34,12 +34,13 @@ class CounterMeter:
         """Return the energy in J over all GPUs since the first reading; None while any can't be read."""
         if self._closed:
             return None
-        now = self._devices.energies_j()
+        # One at 0 says nothing: of a reset the next reading tells.
+        now = [energy_j or None for energy_j in self._devices.energies_j()]
         for index, (last, current) in enumerate(zip(self._last_j, now, strict=True)):
-            if current is None:
+            if current is None or (last is not None and _is_misread(last, current)):
                 continue
             if last is not None:
-                self._total_j += _gained_j(last, current)
+                self._total_j += current - (last if current >= last else 0.0)
             self._last_j[index] = current
         return None if None in now else self._total_j
 
@@ -50,14 +51,9 @@ class CounterMeter:
             self._devices.close()
 
 
-def _gained_j(last_j: float, current_j: float) -> float:
-    """Return what a counter gained in J between two readings.
-
-    One that fell far was reset by a reload of the driver, and restarted at 0; one that fell a little was misread.
-    """
-    if current_j >= last_j:
-        return current_j - last_j
-    return current_j if current_j < last_j / 2 else 0.0
+def _is_misread(last_j: float, current_j: float) -> bool:
+    """Return whether a counter fell a little; one that fell far was reset with its driver, and restarted at 0."""
+    return last_j / 2 <= current_j < last_j
 
 
 class UtilisationSource:
@@ -93,7 +89,8 @@ def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | Non
         NvmlUnavailableError: If there is no NVML, no GPU, or none of them can be read.
     """
     devices = open_devices(cuda_visible_devices, load=load)
-    if None not in devices.energies_j():
+    # A counter at 0 has never counted, though the driver may say that there is one.
+    if all(devices.energies_j()):
         return _checked(devices)
     if devices.power_w() is not None:
         return PollingMeter(devices)

@@ -93,7 +93,8 @@ class NvmlDevices:
 
     def power_w(self) -> float | None:
         """Return the power in W over all GPUs now; None if any of them can't be read."""
-        powers = [_thousandth(self._ask("GetPowerUsage", gpu)) for gpu in self.gpus]
+        # No GPU draws nothing: a driver that says so, as some do of virtual ones, has nothing to say.
+        powers = [_thousandth(self._ask("GetPowerUsage", gpu)) or None for gpu in self.gpus]
         known = [power for power in powers if power is not None]
         return sum(known) if len(known) == len(powers) else None
 

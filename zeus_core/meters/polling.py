@@ -1,5 +1,6 @@
 """Energy where there is no counter: power, read again and again and integrated by the trapezoid rule."""
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +28,10 @@ class PowerSource(Protocol):
 
 
 class PollingMeter:
-    """Integral of the GPUs' power over time, sampled by a thread of its own."""
+    """Integral of the GPUs' power over time, sampled by a thread of its own.
+
+    A process that is forked off has no such thread, and finds the lock as that thread had it; it measures nothing.
+    """
 
     shortest_window_s = 2.0
     settling_s = 1.0
@@ -59,6 +63,7 @@ class PollingMeter:
         self.accelerator_count = source.count
         self.max_power_w = source.max_power_w
         self.power_limit_w = source.power_limit_w
+        self._process_id = os.getpid()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._last: tuple[float, float] | None = None
@@ -71,6 +76,8 @@ class PollingMeter:
 
     def sample(self) -> bool:
         """Read the power once, add the energy since the sample before, and return whether it could be read."""
+        if os.getpid() != self._process_id:
+            return False
         with self._lock:
             if self._closing.is_set():
                 return False
@@ -90,6 +97,8 @@ class PollingMeter:
 
     def close(self) -> None:
         """Stop to poll and close NVML; later readings are None."""
+        if os.getpid() != self._process_id:
+            return
         with self._lock:
             if self._closing.is_set():
                 return

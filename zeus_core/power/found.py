@@ -4,8 +4,11 @@ Each GPU has one file in a folder that the processes of a machine share. Whoever
 lock for as long as it does, and the kernel frees the lock when the process dies, however it dies. So a file that
 isn't empty while its lock is free is what a killed process left behind, and whoever finds it can repair the limit.
 
-A process that is forked off shares its parent's lock, and would keep it after the parent's death; so it lets go of it
-at once.
+With the file goes the GPU's name on this machine, so that processes whose folders differ never change one limit at the
+same time; see :mod:`zeus_kfp.zeus_core.power.governing`. The file's lock holds between machines that share a volume.
+
+A process that is forked off shares its parent's locks, and would keep them after the parent's death; so it lets go of
+them at once.
 """
 
 import fcntl
@@ -15,40 +18,46 @@ import stat
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+from zeus_kfp.zeus_core.power.governing import govern
 from zeus_kfp.zeus_core.power.note import NODE_VARIABLE, TRIAL_KEY_VARIABLE, Found, WayBack, boot_id
 
 FOLDER_VARIABLE = "ZEUS_KFP_LIMITS_FOLDER"
 """Folder of the files; mounted from the node it lets the next pod repair what a killed one left."""
 
 _PAUSE_S = 0.02
+_Held = TypeVar("_Held")
 
 
 class FoundFile:
-    """The file of one GPU, locked by this process until it is closed."""
+    """The file of one GPU, which this process alone governs until it is closed."""
 
     def __init__(self, path: Path, *, patience_s: float = 0.0) -> None:
-        """Lock the file, which is made if it is missing.
+        """Lock the file, which is made if it is missing, and take the GPU's name.
 
         Args:
-            path: The file.
-            patience_s: Time in s to wait for the lock: whoever only looks after what was left holds it for a moment.
+            path: The file, as :func:`found_path` names it.
+            patience_s: Time in s to wait for both: whoever only looks after what was left holds them for a moment.
 
         Raises:
-            BlockingIOError: If another process, or another limiter in this one, holds it.
-            OSError: If it can't be opened.
+            BlockingIOError: If another process, or another limiter in this one, holds one of them.
+            OSError: If the file can't be opened.
         """
+        self.path = path
+        self._name = -1
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            _lock(self._file, time.monotonic() + patience_s)
-        except OSError:
-            os.close(self._file)
-            raise
         _OPEN.add(self)
+        latest_s = time.monotonic() + patience_s
+        try:
+            _patiently(lambda: fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB), latest_s)
+            self._name = _patiently(lambda: govern(path.stem), latest_s)
+        except OSError:
+            self.let_go()
+            raise
 
     def read(self) -> Found | None:
         """Return what a process before us left on this machine; None if it left nothing."""
@@ -77,21 +86,37 @@ class FoundFile:
         size = max(len(content), os.fstat(self._file).st_size)
         os.pwrite(self._file, content.ljust(size), 0)
 
+    def add(self, set_w: float) -> None:
+        """Note that one more limit in W may stand, by whatever way back was noted.
+
+        Raises:
+            OSError: If it can't be written.
+        """
+        found = self.read_any()
+        if found is not None and not found.was_set(set_w):
+            self.write(found.found_w, (*found.set_w, set_w), way_back=found.way_back)
+
     def clear(self) -> None:
         """Say that there is nothing to repair."""
         os.ftruncate(self._file, 0)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether this process governs the GPU."""
+        return self._file >= 0
+
     def close(self) -> None:
-        """Free the lock; the file stays, since another process may be about to lock it."""
+        """Free the GPU; the file stays, since another process may be about to lock it."""
         if self._file >= 0:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         self.let_go()
 
     def let_go(self) -> None:
-        """Close this process's way to the file, without freeing a lock that another one shares."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        """Close this process's ways to the locks, without freeing those that another one shares."""
+        for held in (self._name, self._file):
+            if held >= 0:
+                os.close(held)
+        self._name = self._file = -1
 
 
 _OPEN: weakref.WeakSet[FoundFile] = weakref.WeakSet()
@@ -105,11 +130,10 @@ def _let_go_of_all() -> None:
 os.register_at_fork(after_in_child=_let_go_of_all)
 
 
-def _lock(file: int, latest_s: float) -> None:
+def _patiently(take: Callable[[], _Held], latest_s: float) -> _Held:
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            return take()
         except BlockingIOError:
             if time.monotonic() >= latest_s:
                 raise
@@ -201,9 +225,6 @@ def peek(path: Path) -> Found | None:
 
 
 def holder(path: Path) -> str:
-    """Return who holds a file's lock, for people."""
-    try:
-        values: Any = json.loads(path.read_text(encoding="utf-8"))
-        return "another trial of this process" if values["process_id"] == os.getpid() else "another process"
-    except (OSError, ValueError, TypeError, KeyError):
-        return "another trial"
+    """Return who governs the GPU of a file that can't be locked, for people."""
+    is_own = any(file.is_open and file.path.stem == path.stem for file in _OPEN)
+    return "another trial of this process" if is_own else "another process"

@@ -11,8 +11,8 @@ from zeus_kfp.zeus_core.power.found import FoundFile, found_path, holder
 from zeus_kfp.zeus_core.power.interface import LimitRange, Setter, common_range
 from zeus_kfp.zeus_core.power.neighbours import neighbours
 from zeus_kfp.zeus_core.power.note import is_same
-from zeus_kfp.zeus_core.power.repair import put_back
-from zeus_kfp.zeus_core.power.setters import check_standing, set_surely
+from zeus_kfp.zeus_core.power.repair import give_back, put_back
+from zeus_kfp.zeus_core.power.setters import check_standing
 
 logger = logging.getLogger(__name__)
 
@@ -217,12 +217,13 @@ class GpuLimiter:
         anothers_w = self._anothers_w(gpu)
         try:
             if anothers_w is None:
-                set_surely(self._devices, self._setter, gpu, found_w)
+                give_back(self._devices, self._setter, gpu, self._files[gpu], found_w)
             else:
                 self._tell_taken_over(gpu, anothers_w)
             self._files[gpu].clear()
             del self._to_restore[gpu]
         except (LimitRefusedError, OSError) as error:
+            self._ours[gpu].add(self._devices.limit_w(gpu) or found_w)
             if gpu not in self._told:
                 logger.warning("the %g W found on GPU %d can't be put back: %s", found_w, gpu.index, error)
             self._told.add(gpu)

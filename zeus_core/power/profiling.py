@@ -176,15 +176,15 @@ class PowerProfiler:
         return int(self._agree(min(max(steps, 1), 100 * done) if missing_s > 0 else 0))
 
     def _next_limit(self) -> None:
-        self._index += 1
-        if self._index == len(self._limits_w):
+        if self._index + 1 == len(self._limits_w):
             self._decide()
             return
+        self._index += 1
         asked_w = self._limits_w[self._index]
         standing_w = self._limiter.set(asked_w)
         if standing_w is None or not is_same(standing_w, asked_w):
             # The limiter has given up, and said why.
-            self._decide(standing_w)
+            self._decide()
             return
         self._standing_w = standing_w
         self._enter(Part.WARMUP, self._options.warmup_steps)
@@ -204,37 +204,35 @@ class PowerProfiler:
     def _is_long(self) -> bool:
         return self._epoch_steps is None or self._epoch_steps > _FEWEST_STEPS
 
-    def _decide(self, standing_w: float | None = None) -> None:
-        """Set the best of the limits that are known, or what was found if none is.
-
-        Args:
-            standing_w: The limit in W that stands where the limiter has given up; None if unknown.
-        """
-        self.is_done = True
+    def _decide(self) -> None:
+        """Set the best of the limits that are known, or what was found if none is."""
         sweep = self._windows.sweep()
         best = self._selector.choose(sweep) if sweep else None
         is_over = self._anywhere(self._limiter.is_over)
         wanted_w = self._agree(best.power_limit_w if best and not is_over else -1.0)
-        if wanted_w > 0:
-            standing_w = self._limiter.set(wanted_w)
-        if wanted_w > 0 and standing_w is not None and is_same(standing_w, wanted_w):
+        standing_w = self._limiter.set(wanted_w) if wanted_w > 0 else None
+        if standing_w is not None and is_same(standing_w, wanted_w):
             self.chosen_w = standing_w
         else:
             self._limiter.restore()
-            standing_w = self._limiter.found_w if standing_w is None else standing_w
+            # Nothing is set any more: this only tells what stands.
+            standing_w = self._limiter.set(self._limiter.found_w or 0.0)
         self._part = Part.SETTLED
         self._windows.enter(Part.SETTLED, standing_w)
-        self._say(_chosen_line(sweep, best if self.chosen_w else None, len(self._limits_w), standing_w))
+        # Not before: what a handler of signals raises in between leaves it to be decided again.
+        self.is_done = True
+        self._say(self._chosen_line(sweep, best, standing_w))
 
-
-def _chosen_line(sweep: Sequence[SweepPoint], best: SweepPoint | None, planned: int, standing_w: float | None) -> str:
-    standing = "unknown" if standing_w is None else f"{standing_w:g} W"
-    if best is None:
-        return f"no power limit could be chosen: it stays as it was found ({standing})"
-    highest = max(sweep, key=lambda point: point.power_limit_w)
-    energy, time = (best.energy_j / highest.energy_j - 1, best.time_s / highest.time_s - 1)
-    measured = f"{len(sweep)} of {planned}" if len(sweep) < planned else f"{planned}"
-    return (
-        f"power limit {standing} chosen, after profiling {measured} limits: {energy:+.1%} energy and {time:+.1%} time "
-        f"against {highest.power_limit_w:g} W"
-    )
+    def _chosen_line(self, sweep: Sequence[SweepPoint], best: SweepPoint | None, standing_w: float | None) -> str:
+        """Return what people are told of the choice."""
+        if best is None or self.chosen_w is None:
+            stands = "it can't be read what stands" if standing_w is None else f"{standing_w:g} W stand"
+            return f"no power limit could be chosen: {stands}"
+        highest = max(sweep, key=lambda point: point.power_limit_w)
+        energy, time = (best.energy_j / highest.energy_j - 1, best.time_s / highest.time_s - 1)
+        planned = len(self._limits_w)
+        measured = f"{len(sweep)} of {planned}" if len(sweep) < planned else f"{planned}"
+        return (
+            f"power limit {self.chosen_w:g} W chosen, after profiling {measured} limits: {energy:+.1%} energy and "
+            f"{time:+.1%} time against {highest.power_limit_w:g} W"
+        )

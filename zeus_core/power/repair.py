@@ -16,10 +16,11 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     NvmlUnavailableError,
     open_devices,
 )
-from zeus_kfp.zeus_core.power.found import FoundFile, folder_path, limits_folder, noted, peek
-from zeus_kfp.zeus_core.power.interface import Setter
-from zeus_kfp.zeus_core.power.note import is_same
+from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, FoundFile, folder_path, limits_folder, noted, peek
+from zeus_kfp.zeus_core.power.interface import LimitRange, Setter
+from zeus_kfp.zeus_core.power.note import Found, is_same
 from zeus_kfp.zeus_core.power.setters import set_surely, setters
+from zeus_kfp.zeus_core.processes import seen
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
     if left is not None and standing_w is None:
         raise LimitRefusedError(f"the limit of GPU {gpu.index} can't be read now")
     if left is not None and standing_w is not None and left.was_set(standing_w):
-        set_surely(devices, setter, gpu, left.found_w)
+        give_back(devices, setter, gpu, file, left.found_w)
         if not is_same(standing_w, left.found_w):
             logger.warning(
                 "GPU %d stood at %g W, left by a process that was killed: its %g W are put back",
@@ -45,6 +46,25 @@ def put_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile) ->
                 left.found_w,
             )
     file.clear()
+
+
+def give_back(devices: NvmlDevices, setter: Setter, gpu: Gpu, file: FoundFile, found_w: float) -> None:
+    """Put back a limit in W that was found; where the GPU takes it no more, set the closest that it does.
+
+    Raises:
+        LimitRefusedError: If the limit found doesn't stand now; the file says that it must still be put back.
+        OSError: If the file can't be written.
+    """
+    try:
+        set_surely(devices, setter, gpu, found_w)
+    except LimitRefusedError as error:
+        allowed_w = devices.allowed_w(gpu)
+        closest_w = found_w if allowed_w is None else LimitRange(*allowed_w).clamped(found_w)
+        if closest_w == found_w:
+            raise
+        file.add(closest_w)
+        set_surely(devices, setter, gpu, closest_w)
+        raise LimitRefusedError(f"{error}. {closest_w:g} W, the closest that it takes now, are set instead") from error
 
 
 def repair_limits(environ: Mapping[str, str] = os.environ, *, patience_s: float = 0.0) -> None:
@@ -81,12 +101,18 @@ def _repair_own(environ: Mapping[str, str], held: Sequence[Path], latest_s: floa
         found = peek(path)
         if found is not None:
             logger.warning(
-                "process %d still holds the power limit of %s, which was %g W before: it puts that back at its end, or "
+                "%s still holds the power limit of %s, which was %g W before: it puts that back at its end, or "
                 "else the next trial on this machine does",
-                found.process_id,
+                _holder(found),
                 path.stem,
                 found.found_w,
             )
+
+
+def _holder(found: Found) -> str:
+    """Return who holds a GPU that a file tells of: where its writer has ended, a process with another folder."""
+    is_alive = seen(found.process_id) is not None
+    return f"process {found.process_id}" if is_alive else f"a process with another {FOLDER_VARIABLE}"
 
 
 def standing_limits_w(environ: Mapping[str, str] = os.environ) -> dict[str, float]:

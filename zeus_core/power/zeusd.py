@@ -138,7 +138,8 @@ def gpu_ids(devices: NvmlDevices, client: ZeusdClient, told: Mapping[str, int]) 
     alike = len(models) == devices.total and all(models.get(gpu.index) == gpu.model for gpu in devices.gpus)
     ids = {}
     for gpu, low_j, high_j in zip(devices.gpus, before_j, after_j, strict=True):
-        ours_j = None if low_j is None or high_j is None else (low_j, high_j)
+        # A counter that doesn't count stands at 0, like that of any other GPU of its kind.
+        ours_j = (low_j, high_j) if low_j and high_j else None
         known_j = {key: theirs_j.get(key) for key, model in models.items() if model == gpu.model}
         if gpu.uuid in told:
             ids[gpu.uuid] = _not_disproved(devices, client, gpu, told[gpu.uuid], ours_j, known_j)

@@ -1,5 +1,6 @@
 """The books of one training run: what every epoch took, and the summary that the supervisor reads."""
 
+import os
 from collections.abc import Callable
 
 from zeus_kfp.zeus_core.meters import Meter
@@ -22,7 +23,8 @@ class Logbook:
     """Accounts for the epochs of a training run.
 
     The history file gains a line, and the summary file is replaced, at the end of every epoch, so that a run
-    that is killed loses no finished epoch. Of several processes that train together only the first one writes.
+    that is killed loses no finished epoch. Of several processes that train together only the first one writes, and
+    none that it has forked, which would tell of its own end.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Logbook:
         self._limiter = limiter
         self._instrument = instrument
         self._group = group
+        self._process_id = os.getpid()
         self._progress = progress
         self.phases = PhaseTotals(instrument, assignment.plan.batch_size, group)
         self._hardware = Hardware.of(instrument.meter)
@@ -53,6 +56,10 @@ class Logbook:
         self._metric: float | None = None
         self._next = NextEpoch(self.phases)
         self.settled_limit_w: float | None = None
+
+    @property
+    def _is_writer(self) -> bool:
+        return self._group.is_leader and os.getpid() == self._process_id
 
     @property
     def is_started(self) -> bool:
@@ -95,7 +102,7 @@ class Logbook:
         self._metric = metric
         self._prospect.add_epoch(metric)
         record = EpochRecord(self._epoch_count, metric, spent.energy_j or None, spent.time_s, cost)
-        if self._group.is_leader:
+        if self._is_writer:
             record.append_to(self._assignment.history_path)
             self.write_summary(Ending.RUNNING, "")
         if self._progress is not None:
@@ -119,7 +126,7 @@ class Logbook:
         if is_cut_short and self._mark is not None:
             self._total = self._rest_included(self._mark)
             self._second_j = self._second_now_j() if self._group.size == 1 else self._second_j
-        if self._group.is_leader:
+        if self._is_writer:
             self.write_summary(ending, reason)
 
     def _rest_included(self, mark: Reading) -> Spent | None:

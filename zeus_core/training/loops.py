@@ -92,15 +92,20 @@ class MeasuredLoop(Generic[Batch]):
 
 def sample_count(batch: Any, otherwise: int) -> int:
     """Return the samples in a batch: the length of its first tensor, or ``otherwise`` if it shows none."""
-    # The usual kinds first: this is done for every step, and asking for a Mapping is what takes longest.
+    # The usual kinds first: this is done for every step, among data that has pushed this code out of the caches.
     if isinstance(batch, _SEQUENCES):
         return sample_count(batch[0], otherwise) if batch else otherwise
     shape = getattr(batch, "shape", None)
     if isinstance(shape, tuple):
         return int(shape[0]) if shape else otherwise
-    if isinstance(batch, Mapping):
+    if isinstance(batch, dict) or _is_other_mapping(batch):
         return sample_count(next(iter(batch.values()), None), otherwise)
     return otherwise
+
+
+def _is_other_mapping(batch: Any) -> bool:
+    # Asking what kind of container it is takes longer than all the rest, so only what may be one is asked.
+    return hasattr(batch, "keys") and isinstance(batch, Mapping)
 
 
 def length_of(batches: Any) -> int | None:

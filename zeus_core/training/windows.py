@@ -59,5 +59,7 @@ class Windows:
     def _window(self, name: str, spent: Spent) -> Window:
         meter = self._instrument.meter
         is_long = spent.time_s >= meter.shortest_window_s
-        is_trusted = is_long and spent.energy_j is not None and not meter.estimated
-        return Window(name, spent.energy_j, spent.time_s, meter.name, is_trusted)
+        # Whatever ran took some energy: where a counter hasn't moved, it was not renewed since, or never is.
+        energy_j = spent.energy_j or None
+        is_trusted = is_long and energy_j is not None and not meter.estimated
+        return Window(name, energy_j, spent.time_s, meter.name, is_trusted)

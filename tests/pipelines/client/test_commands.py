@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from kfp import compiler
 
 from zeus_kfp.pipelines import cli
+from zeus_kfp.pipelines.recurring_training import recurring_training
 from zeus_kfp.state_store import StateStore
 
 KNOBS = ["-p", "batch_sizes=[16, 32]", "-p", "default_batch_size=16", "-p", "target_metric=0.9"]
@@ -119,6 +121,24 @@ def test_parameters_come_from_a_file_and_the_command_line_goes_before_it(zeus_kf
     assert held == {"batch_sizes": [16, 32], "default_batch_size": 16, "target_metric": 0.8}
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("max_epochs: 7\nmax_epochs: 8\n", "gives the parameters ['max_epochs'] more than once"),
+        ('{"max_epochs": 7, "max_epochs": 8}', "gives the parameters ['max_epochs'] more than once"),
+        ("", "holds no mapping"),
+        ("[8, 16]", "holds no mapping"),
+        ("8: 16", "holds no mapping"),
+        ("a: [1", "can't be read"),
+        ("a: \x00", "can't be read"),
+    ],
+)
+def test_a_file_that_gives_no_parameters_or_one_twice_is_refused(zeus_kfp, server, pipeline, tmp_path, text, says):
+    (tmp_path / "knobs.yaml").write_text(text)
+    code, _, err = zeus_kfp("submit", pipeline, *KNOBS, "--params", tmp_path / "knobs.yaml")
+    assert (code, says in err, server.books.runs) == (1, True, {})
+
+
 TRAINER = """
 def train(trial):
     for epoch in trial.epochs():
@@ -138,6 +158,20 @@ def test_recurrences_run_on_this_machine(zeus_kfp, tmp_path, monkeypatch):
     assert (code, "Job local, default batch size 16" in out) == (0, True)
     with StateStore(f"sqlite:///{tmp_path / 'here' / 'store.db'}") as store:
         assert [(t.recurrence_number, t.state.value) for t in store.trials("local")] == [(1, "reached"), (2, "reached")]
+
+
+def test_a_pipeline_that_knows_its_job_runs_on_this_machine_and_only_what_came_of_it_is_on_standard_output(
+    zeus_kfp, tmp_path, monkeypatch
+):
+    (tmp_path / "my_trainer.py").write_text(TRAINER)
+    monkeypatch.chdir(tmp_path)
+    knobs = {"batch_sizes": [16, 32], "default_batch_size": 16, "target_metric": 0.9, "beta_knob": 1e9}
+    known = recurring_training(train="my_trainer:train", job_id="known", **knobs)
+    compiler.Compiler().compile(known, "known.yaml")
+    code, out, err = zeus_kfp("run", "known.yaml", "--root", "here", "--json")
+    (recurrence,) = json.loads(out)
+    assert (code, recurrence["job_id"], recurrence["state"]) == (0, "known", "reached")
+    assert "finished with status" in err
 
 
 def test_a_recurrence_that_fails_on_this_machine_has_its_own_exit_code(zeus_kfp, tmp_path, monkeypatch):

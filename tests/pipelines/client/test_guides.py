@@ -15,6 +15,8 @@ from zeus_kfp.pipelines import cli
 from zeus_kfp.pipelines.client.arguments import checked_arguments
 from zeus_kfp.pipelines.client.package import PipelinePackage
 from zeus_kfp.pipelines.recurring_training.parameters import knob_names
+from zeus_kfp.state_store import StateStore
+from zeus_kfp.zeus_core import JobSpec
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -23,9 +25,10 @@ def blocks(guide, language):
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / guide).read_text(), re.DOTALL)
 
 
-def commands(guide):
+def commands(guide, *names):
     lines = "".join(blocks(guide, "sh")).replace("\\\n", " ").splitlines()
-    return [shlex.split(line) for line in lines if line.startswith(("zeus-kfp schedule", "zeus-kfp submit"))]
+    names = names or ("schedule", "submit")
+    return [shlex.split(line) for line in lines if line.startswith(tuple(f"zeus-kfp {name} " for name in names))]
 
 
 @pytest.fixture
@@ -75,11 +78,20 @@ def test_the_stages_of_the_knobs_guide_build_a_pipeline():
     assert "stage-turn" in names["pipeline"].pipeline_spec.components["comp-condition-2"].dag.tasks
 
 
-def test_the_store_commands_of_the_cluster_guide_are_there():
-    typed = [shlex.split(line) for line in "".join(blocks("cluster.md", "sh")).splitlines() if "zeus-kfp jobs" in line]
-    assert [words[2] for words in typed] == ["signal-drift", "drifts", "prunable"]
-    for words in typed:
-        assert CliRunner().invoke(cli.app, [*words[1:], "--help"]).exit_code == 0
+def test_the_store_commands_of_the_cluster_guide_work_in_their_order(monkeypatch, tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    monkeypatch.setenv("ZEUS_KFP_STORE_URL", url)
+    monkeypatch.chdir(tmp_path)
+    with StateStore(url) as store:
+        store.open_recurrence(JobSpec("digits", (8, 16), 16, target_metric=0.9), "run")
+        typed = commands("cluster.md", "jobs", "report")
+        assert [words[2] for words in typed] == ["signal-drift", "drifts", "prunable", "digits"]
+        for words in typed:
+            assert CliRunner().invoke(cli.app, words[1:]).exit_code == 0
+        assert [(drift.reason, drift.value) for drift in store.drifts("digits")] == [
+            ("accuracy in production fell", 0.91)
+        ]
+    assert (tmp_path / "report.html").is_file()
 
 
 def test_the_example_of_the_knobs_guide_can_be_scheduled(server, monkeypatch, tmp_path):

@@ -16,16 +16,13 @@ CREATE TABLE public.arm (
     recent_costs json NOT NULL,
     min_cost double precision,
     explorations json NOT NULL,
+    evidence json NOT NULL,
     out_of_memory boolean NOT NULL,
     consecutive_failures integer NOT NULL,
-    posterior_mean_cost double precision,
-    posterior_standard_deviation double precision,
-    status text NOT NULL,
+    curves json NOT NULL,
+    hopeless_in_row integer NOT NULL,
     power_limit_w double precision,
-    power_limit_accelerator character varying(255) DEFAULT ''::character varying NOT NULL,
-    evidence json DEFAULT '{}'::json NOT NULL,
-    curves json DEFAULT '[]'::json NOT NULL,
-    hopeless_in_row integer DEFAULT 0 NOT NULL
+    power_limit_accelerator character varying(255) NOT NULL
 );
 
 
@@ -261,9 +258,9 @@ ALTER TABLE ONLY public.trial ALTER COLUMN id SET DEFAULT nextval('public.trial_
 
 
 
-INSERT INTO public.arm VALUES ('job', 16, 1, 1, 239.44444444444446, 0, '[]', 239.44444444444446, '[[239.44444444444446, true]]', false, 0, 239.44444444444446, NULL, 'exploring', NULL, '', '{"log_cost": {"count": 1, "mean": 5.478321425201629, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 1, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": 239.44444444444446, "unreached_count": 0, "unreached_cost": null, "unreached_epochs": null, "earlier_epoch_cost": null, "surprises": 0, "held": null}', '[]', 0);
-INSERT INTO public.arm VALUES ('job', 32, 0, 0, 0, 0, '[]', NULL, '[]', true, 0, NULL, NULL, 'ruled out: out of memory at 32', NULL, '', '{"log_cost": {"count": 0, "mean": 0.0, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 0, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": null, "unreached_count": 0, "unreached_cost": null, "unreached_epochs": null, "earlier_epoch_cost": null, "surprises": 0, "held": null}', '[]', 0);
-INSERT INTO public.arm VALUES ('job', 8, 2, 1, 239.1111111111111, 1.2098765432099232, '[]', 238.33333333333331, '[[238.33333333333331, true], [239.88888888888889, false]]', false, 0, 239.1111111111111, 0.5499719409228808, 'ruled out: did not reach the target in round 2', NULL, '', '{"log_cost": {"count": 1, "mean": 5.4736702540258975, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 1, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": 239.88888888888889, "unreached_count": 1, "unreached_cost": 239.88888888888889, "unreached_epochs": 1.0, "earlier_epoch_cost": null, "surprises": 0, "held": null}', '[]', 0);
+INSERT INTO public.arm VALUES ('job', 16, 1, 1, 239.44444444444446, 0, '[]', 239.44444444444446, '[[239.44444444444446, true]]', '{"log_cost": {"count": 1, "mean": 5.478321425201629, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 1, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": 239.44444444444446, "unreached_count": 0, "unreached_cost": null, "unreached_epochs": null, "earlier_epoch_cost": null, "surprises": 0, "held": null}', false, 0, '[]', 0, NULL, '');
+INSERT INTO public.arm VALUES ('job', 32, 0, 0, 0, 0, '[]', NULL, '[]', '{"log_cost": {"count": 0, "mean": 0.0, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 0, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": null, "unreached_count": 0, "unreached_cost": null, "unreached_epochs": null, "earlier_epoch_cost": null, "surprises": 0, "held": null}', true, 0, '[]', 0, NULL, '');
+INSERT INTO public.arm VALUES ('job', 8, 2, 1, 239.1111111111111, 1.2098765432099232, '[]', 238.33333333333331, '[[238.33333333333331, true], [239.88888888888889, false]]', '{"log_cost": {"count": 1, "mean": 5.4736702540258975, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 1, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": 239.88888888888889, "unreached_count": 1, "unreached_cost": 239.88888888888889, "unreached_epochs": 1.0, "earlier_epoch_cost": null, "surprises": 0, "held": null}', false, 0, '[]', 0, NULL, '');
 
 
 

@@ -9,17 +9,19 @@ CREATE TABLE arm (
 	recent_costs JSON NOT NULL, 
 	min_cost FLOAT, 
 	explorations JSON NOT NULL, 
+	evidence JSON NOT NULL, 
 	out_of_memory BOOLEAN NOT NULL, 
 	consecutive_failures INTEGER NOT NULL, 
-	posterior_mean_cost FLOAT, 
-	posterior_standard_deviation FLOAT, 
-	status TEXT NOT NULL, power_limit_w FLOAT, power_limit_accelerator VARCHAR(255) DEFAULT '' NOT NULL, evidence JSON DEFAULT '{}' NOT NULL, curves JSON DEFAULT '[]' NOT NULL, hopeless_in_row INTEGER DEFAULT '0' NOT NULL, 
+	curves JSON NOT NULL, 
+	hopeless_in_row INTEGER NOT NULL, 
+	power_limit_w FLOAT, 
+	power_limit_accelerator VARCHAR(255) NOT NULL, 
 	CONSTRAINT pk_arm PRIMARY KEY (job_id, batch_size), 
 	CONSTRAINT fk_arm_job_id FOREIGN KEY(job_id) REFERENCES job (job_id)
 );
-INSERT INTO "arm" VALUES('job',8,2,1,2.39111111111111085836e+02,1.20987654320992321643e+00,'[]',2.38333333333333314391e+02,'[[238.33333333333331, true], [239.88888888888889, false]]',0,0,2.39111111111111085836e+02,5.4997194092288081979e-01,'ruled out: did not reach the target in round 2',NULL,'','{"log_cost": {"count": 1, "mean": 5.4736702540258975, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 1, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": 239.88888888888889, "unreached_count": 1, "unreached_cost": 239.88888888888889, "unreached_epochs": 1.0, "earlier_epoch_cost": null, "surprises": 0, "held": null}','[]',0);
-INSERT INTO "arm" VALUES('job',16,1,1,2.39444444444444457073e+02,0.0,'[]',2.39444444444444457073e+02,'[[239.44444444444446, true]]',0,0,2.39444444444444457073e+02,NULL,'exploring',NULL,'','{"log_cost": {"count": 1, "mean": 5.478321425201629, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 1, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": 239.44444444444446, "unreached_count": 0, "unreached_cost": null, "unreached_epochs": null, "earlier_epoch_cost": null, "surprises": 0, "held": null}','[]',0);
-INSERT INTO "arm" VALUES('job',32,0,0,0.0,0.0,'[]',NULL,'[]',1,0,NULL,NULL,'ruled out: out of memory at 32',NULL,'','{"log_cost": {"count": 0, "mean": 0.0, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 0, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": null, "unreached_count": 0, "unreached_cost": null, "unreached_epochs": null, "earlier_epoch_cost": null, "surprises": 0, "held": null}','[]',0);
+INSERT INTO "arm" VALUES('job',8,2,1,2.39111111111111085836e+02,1.20987654320992321643e+00,'[]',2.38333333333333314391e+02,'[[238.33333333333331, true], [239.88888888888889, false]]','{"log_cost": {"count": 1, "mean": 5.4736702540258975, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 1, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": 239.88888888888889, "unreached_count": 1, "unreached_cost": 239.88888888888889, "unreached_epochs": 1.0, "earlier_epoch_cost": null, "surprises": 0, "held": null}',0,0,'[]',0,NULL,'');
+INSERT INTO "arm" VALUES('job',16,1,1,2.39444444444444457073e+02,0.0,'[]',2.39444444444444457073e+02,'[[239.44444444444446, true]]','{"log_cost": {"count": 1, "mean": 5.478321425201629, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 1, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": 239.44444444444446, "unreached_count": 0, "unreached_cost": null, "unreached_epochs": null, "earlier_epoch_cost": null, "surprises": 0, "held": null}',0,0,'[]',0,NULL,'');
+INSERT INTO "arm" VALUES('job',32,0,0,0.0,0.0,'[]',NULL,'[]','{"log_cost": {"count": 0, "mean": 0.0, "sum_squared_deviations": 0.0}, "log_epochs": {"count": 0, "mean": 0.0, "sum_squared_deviations": 0.0}, "epoch_cost": null, "unreached_count": 0, "unreached_cost": null, "unreached_epochs": null, "earlier_epoch_cost": null, "surprises": 0, "held": null}',1,0,'[]',0,NULL,'');
 CREATE TABLE drift (
 	id INTEGER NOT NULL, 
 	job_id VARCHAR(255) NOT NULL, 

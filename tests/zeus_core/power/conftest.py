@@ -4,7 +4,13 @@ import subprocess
 
 import pytest
 
+from tests.zeus_core.power.bench import Bench
 from tests.zeus_core.power.setting import set_and_command
+
+
+@pytest.fixture
+def bench(fake_gpus, tmp_path):
+    return Bench(fake_gpus, tmp_path)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_a_killed_pods_limit_is_put_back_from_another_machine(zeusd, kill_a_pod,
     repair_limits()
     assert fake_gpus.limits_w() == [150], "what is of another machine is nothing to this one"
     assert repair() == [
-        "GPU-00345678-fake on node node-7: stood at 150 W, left by a trial that was killed: its 250 W are put back"
+        f"{fake_gpus.uuid()} on node node-7: stood at 150 W, left by a trial that was killed: its 250 W are put back"
     ]
     assert fake_gpus.limits_w() == [250]
     assert path.read_text() == ""
@@ -108,7 +108,7 @@ def test_what_someone_else_has_set_since_stays(zeusd, kill_a_pod, fake_gpus):
     path = kill_a_pod()
     zeusd.set_limit(4, 220_000)
     assert repair() == [
-        "GPU-00345678-fake on node node-7: its power limit of 220 W is not one that a killed trial set, and stays"
+        f"{fake_gpus.uuid()} on node node-7: its power limit of 220 W is not one that a killed trial set, and stays"
     ]
     assert (fake_gpus.limits_w(), path.read_text()) == ([220], "")
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_put_back_is_said_and_kept(zeusd, kill_a_pod, fake_gpus, 
     for name, value in change.items():
         setattr(zeusd, name, value)
     [line] = repair()
-    assert line.startswith("GPU-00345678-fake on node node-7 may have been left at a power limit that a killed trial")
+    assert line.startswith(f"{fake_gpus.uuid()} on node node-7 may have been left at a power limit that a killed trial")
     assert "it had 250 W, which the next trial there puts back" in line
     assert why in line
     assert path.read_text() == before
@@ -150,7 +150,7 @@ def test_the_token_of_the_one_who_repairs_counts(zeusd, kill_a_pod, fake_gpus):
 def test_a_limit_that_was_set_without_a_daemon_is_named(fake_gpus, tmp_path, monkeypatch):
     monkeypatch.setenv("ZEUS_KFP_NODE", "node-8")
     subprocess.run([sys.executable, "-c", POD.format(end=KILL)], env=fake_gpus.environ)
-    assert "GPU-00345678-fake on node node-8 may have been left" in repair()[0]
+    assert f"{fake_gpus.uuid()} on node node-8 may have been left" in repair()[0]
     assert "it can't be set from here" in repair()[0]
 
 

@@ -1,6 +1,5 @@
 """Whole trials on GPUs of the fake NVML whose speed and power follow their limit."""
 
-import dataclasses
 import json
 import os
 import signal
@@ -9,16 +8,12 @@ import sys
 
 import pytest
 
+from tests.zeus_core.power.bench import LIMITS_W
 from zeus_kfp.zeus_core.errors import InvalidValueError, MixedGpusError
-from zeus_kfp.zeus_core.meters import open_meter
-from zeus_kfp.zeus_core.power import open_limiter
 from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.profile import Phase
 from zeus_kfp.zeus_core.training import Trial
-from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.summary import Summary
-
-LIMITS_W = [250, 225, 200, 175, 150, 125, 100]
 
 
 def step_time(limit_w):
@@ -33,69 +28,6 @@ def costs(eta, limits_w=tuple(LIMITS_W), max_power_w=300):
 def cheapest(eta, limits_w=tuple(LIMITS_W)):
     by_limit = costs(eta, limits_w)
     return min(by_limit, key=by_limit.get)
-
-
-class Bench:
-    """Trains on the fake GPU, and notes the limit of every step."""
-
-    def __init__(self, gpus, folder):
-        self.gpus, self.folder, self.said = gpus, folder, []
-        self.steps, self.evals = [], []
-
-    def trial(self, *, options=None, plan=None, **knobs):
-        usual = {
-            "batch_size": 32,
-            "target_metric": 1.0,
-            "higher_is_better": True,
-            "max_epochs": 3,
-            "learning_rate_factor": 1.0,
-            "eta_knob": 0.5,
-            "cost_threshold": None,
-            "data_path": "",
-            "arguments": {},
-            "directory": self.folder,
-        }
-        assignment = local_assignment(**usual | knobs)
-        assignment = dataclasses.replace(assignment, plan=dataclasses.replace(assignment.plan, **plan or {}))
-        return Trial(
-            assignment,
-            meter=open_meter(),
-            clock=self.gpus.clock,
-            synchronize=lambda: None,
-            progress=self.said.append,
-            limiter=open_limiter(),
-            profiling=options or ProfilingOptions(),
-        )
-
-    def run(self, *, steps=400, step_s=0.1, eval_steps=0, metric=0.0, **knobs):
-        trial = self.trial(**knobs)
-        for _ in trial.epochs():
-            for _ in trial.train(range(steps)):
-                self.steps.append(self.gpus.limits_w()[0])
-                self.gpus.work(step_s)
-            for _ in trial.eval(range(eval_steps)):
-                self.evals.append(self.gpus.limits_w()[0])
-                self.gpus.work(step_s)
-            trial.report_metric(metric)
-        trial.close()
-        return Summary.read(self.folder / "summary.json")
-
-    @property
-    def limits_after_the_sweep(self):
-        """Check that the limits went down step by step, each once, and return those that came after."""
-        changes = [w for w, before in zip(self.steps, [None, *self.steps], strict=False) if w != before]
-        assert changes[:7] == LIMITS_W
-        assert len(changes) == 8
-        return set(changes[7:])
-
-    @property
-    def chosen(self):
-        return [line for line in self.said if "chosen" in line or "no power limit" in line]
-
-
-@pytest.fixture
-def bench(fake_gpus, tmp_path):
-    return Bench(fake_gpus, tmp_path)
 
 
 def rows_of(summary, phase=Phase.TRAIN):
@@ -210,7 +142,7 @@ def test_a_trial_too_short_for_all_limits_decides_with_what_it_knows(bench):
 def test_a_trial_too_short_for_any_limit_leaves_it_as_found(bench):
     summary = bench.run(steps=3, step_s=0.01, max_epochs=4)
     assert (rows_of(summary), set(bench.steps)) == ({}, {250})
-    assert bench.chosen == ["no power limit could be chosen: it stays as it was found (250 W)"]
+    assert bench.chosen == ["no power limit could be chosen: 250 W stand"]
 
 
 def test_evaluation_gives_rows_of_its_own(bench):
@@ -421,7 +353,7 @@ def test_after_a_signal_whose_handler_returns_nothing_counts_under_the_limit_bef
     assert list(rows) == measured
     assert [row.average_power_w for row in rows.values()] == pytest.approx(measured, rel=1e-4)
     assert (noted, summary.power_limit_w) == ([1], None)
-    assert bench.chosen == ["no power limit could be chosen: it stays as it was found (250 W)"]
+    assert bench.chosen == ["no power limit could be chosen: 250 W stand"]
 
 
 def test_after_a_signal_a_known_limit_counts_up_to_it(bench):

@@ -54,6 +54,24 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert fake_gpus.limits_w() == [250, 250]
 
 
+def test_a_limiter_whose_end_is_interrupted_can_be_ended_again(fake_gpus, set_and):
+    code = """
+real = limiter._setter.set_limit
+def interrupted(gpu, power_limit_w):
+    real(gpu, power_limit_w)
+    os.kill(os.getpid(), signal.SIGINT)
+limiter._setter.set_limit = interrupted
+try:
+    limiter.close()
+except KeyboardInterrupt:
+    print("interrupted at", limiter.standing_w(), open_limiter().name)
+limiter.close()
+print(open_limiter().name)
+"""
+    assert set_and(code)[1].splitlines()[:2] == ["interrupted at 250.0 observe only", "nvml"]
+    assert fake_gpus.limits_w() == [250]
+
+
 def test_a_programs_own_handler_still_runs(fake_gpus, set_and):
     code = """
 guard.take_back()

@@ -69,8 +69,8 @@ def test_gpus_are_told_by_their_counters_where_the_numbers_differ(daemon, fake_g
 @pytest.mark.parametrize(
     ("shown", "why"),
     [
-        ({10: Shown(0), 11: Shown(energy_mj=5)}, "GPU 1 (GPU-11345678-fake) can't be told among zeusd's"),
-        ({key: Shown(0) for key in (10, 11, 12)}, "GPU 0 (GPU-00345678-fake) can't be told among zeusd's"),
+        ({10: Shown(0), 11: Shown(energy_mj=5)}, "GPU 1 ({1}) can't be told among zeusd's"),
+        ({key: Shown(0) for key in (10, 11, 12)}, "GPU 0 ({0}) can't be told among zeusd's"),
         ({10: Shown(0, "Other"), 11: Shown(1, "Other")}, "can't be told among zeusd's"),
         ({0: Shown(energy_mj=7), 1: Shown(energy_mj=8)}, "can't be told among zeusd's"),
         ({}, "has no GPU"),
@@ -79,7 +79,7 @@ def test_gpus_are_told_by_their_counters_where_the_numbers_differ(daemon, fake_g
 def test_a_gpu_that_cannot_be_told_for_sure_is_never_touched(daemon, fake_gpus, shown, why):
     daemon.shown = shown
     limiter = open_limiter()
-    assert why in limiter.why_not
+    assert why.format(fake_gpus.uuid(0), fake_gpus.uuid(1)) in limiter.why_not
     assert daemon.asked == []
     assert limiter.why_not.startswith("NVML refuses")
 
@@ -87,9 +87,16 @@ def test_a_gpu_that_cannot_be_told_for_sure_is_never_touched(daemon, fake_gpus, 
 @pytest.mark.parametrize("energy_mj", [None, 5])
 def test_a_daemon_of_another_node_with_as_many_gpus_of_the_same_model_is_not_trusted(remote, fake_gpus, energy_mj):
     remote.shown = {0: Shown(energy_mj=energy_mj)}
-    assert "GPU 0 (GPU-00345678-fake) can't be told among zeusd's" in open_limiter().why_not
+    assert f"GPU 0 ({fake_gpus.uuid()}) can't be told among zeusd's" in open_limiter().why_not
     fake_gpus.set(ENERGY="unsupported")
-    assert "GPU 0 (GPU-00345678-fake) can't be told among zeusd's" in open_limiter().why_not
+    assert f"GPU 0 ({fake_gpus.uuid()}) can't be told among zeusd's" in open_limiter().why_not
+    assert remote.asked == []
+
+
+def test_a_counter_that_never_counts_tells_no_gpu_from_another_nodes(remote, fake_gpus):
+    fake_gpus.set(ENERGY="stuck")
+    remote.shown = {0: Shown(energy_mj=0)}
+    assert "can't be told among zeusd's" in open_limiter().why_not
     assert remote.asked == []
 
 
@@ -109,10 +116,11 @@ def test_a_daemon_at_any_address_that_tells_the_same_energy_is_this_nodes(remote
         ({0: Shown()}, "1", "has no Fake GPU of that number"),
     ],
 )
-def test_a_number_that_people_give_is_not_trusted_blindly(remote, monkeypatch, shown, number, why):
+def test_a_number_that_people_give_is_not_trusted_blindly(remote, fake_gpus, monkeypatch, shown, number, why):
     remote.shown = shown
     monkeypatch.setenv("ZEUS_KFP_ZEUSD_GPU_IDS", number)
-    assert f"(GPU-00345678-fake) is zeusd's {number}, but zeusd at 127.0.0.1" in (why_not := open_limiter().why_not)
+    why_not = open_limiter().why_not
+    assert f"({fake_gpus.uuid()}) is zeusd's {number}, but zeusd at 127.0.0.1" in why_not
     assert why in why_not
     assert remote.asked == []
 

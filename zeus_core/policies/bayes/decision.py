@@ -102,16 +102,15 @@ class Outlook:
         return int(worth[np.argmin((excess[worth] + delay) / self.gain[worth])])
 
 
-def retry_cost(believed: CostBelief, log_threshold: float, candidates: Array) -> float:
-    """Return the least expected cost in J of using one of the candidates until it reaches.
+def cost_until_reached(believed: CostBelief, log_threshold: float) -> Array:
+    """Return the expected cost in J of using each batch size over and over until it reaches, shape (n,).
 
     Args:
         believed: The belief about every size.
         log_threshold: ln of the cost in J at which trials stop early; infinity for never.
-        candidates: Positions, at least one.
     """
-    attempt = _attempt(believed, believed.log_cost.mean, believed.trial_variance, _log_cap(believed, log_threshold))
-    return float(attempt.alone()[candidates].min())
+    log_cap = _log_cap(believed, log_threshold)
+    return _attempt(believed, believed.log_cost.mean, believed.trial_variance, log_cap).alone()
 
 
 def outlook(believed: CostBelief, log_threshold: float, retry: float, horizon: float) -> Outlook:

@@ -25,7 +25,7 @@ import numpy as np
 from zeus_kfp.zeus_core.errors import NoBatchSizeLeftError
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt, fitting_sizes, memory_limit
-from zeus_kfp.zeus_core.policies.bayes.decision import Outlook, outlook, retry_cost
+from zeus_kfp.zeus_core.policies.bayes.decision import Outlook, cost_until_reached, outlook
 from zeus_kfp.zeus_core.policies.bayes.model import CostBelief, cost_belief
 from zeus_kfp.zeus_core.policies.bayes.purse import beyond_purse
 from zeus_kfp.zeus_core.policies.interface import ArmPosterior, InFlight
@@ -102,16 +102,17 @@ class _Situation:
         flying = [sizes.index(trial.batch_size) for trial in in_flight if trial.batch_size in sizes]
         believed = _with_flying(cost_belief(job, learnt, sizes), flying)
         reached = [index for index, size in enumerate(sizes) if learnt.arm(size).evidence.reached_count]
-        candidates = np.array(reached or range(len(sizes)))
+        candidates = reached or list(range(len(sizes)))
         tried = [_is_tried(learnt, size) for size in sizes]
         # How trials are stopped depends on what a retry costs, and that on how they are stopped.
-        threshold = _threshold(job, learnt, retry_cost(believed, math.inf, candidates))
+        threshold = _threshold(job, learnt, float(cost_until_reached(believed, math.inf)[candidates].min()))
         log_threshold = math.inf if threshold is None else math.log(threshold)
-        retry = retry_cost(believed, log_threshold, candidates)
+        alone = cost_until_reached(believed, log_threshold)
+        retry = float(alone[candidates].min())
         seen = outlook(believed, log_threshold, retry, _horizon(job, learnt))
         waiting = _waiting(job, sizes, reached, [trial.batch_size for trial in in_flight])
         if threshold is not None and job.default_batch_size in sizes:
-            usual = retry_cost(believed, log_threshold, np.array([sizes.index(job.default_batch_size)]))
+            usual = float(alone[sizes.index(job.default_batch_size)])
             waiting += beyond_purse(job, learnt, sizes, flying, seen.now, usual, threshold)
         return cls(sizes, tried, waiting, any(tried) and not reached, threshold, seen)
 
