@@ -42,8 +42,8 @@ def test_the_second_waits_until_the_first_has_its_data(overlapping, clock, capsy
 
     assert waited(overlapping, clock, "b", then=then) == 50.0
     assert capsys.readouterr().out == (
-        "recurrence 1 of run a preprocesses the same data (-0): this one waits for it. If that run is dead, "
-        "`zeus-kfp recurrences close job a` says so\n"
+        "recurrence 1 of run a preprocesses the same data (-0): this one waits for it, until 2026-01-01 00:11 UTC at "
+        "most. If that run is dead, `zeus-kfp recurrences close job a` says so\n"
     )
 
 
