@@ -35,7 +35,7 @@ To be at most 15 % above the default after 10 recurrences, and 3 % after 50, are
 One of them is spent on purpose; half is left for trials that turn out dearer than expected.
 """
 SHARE = 0.02
-"""Share of the recurrences whose cost at the default batch size it may be, where that is more: after the first fifty."""
+"""Share of the recurrences whose cost at the default it may be, where that is more: after the first fifty."""
 
 
 def beyond_purse(
