@@ -52,8 +52,8 @@ class Result:
         return replace(evidence, epoch_cost=epoch_cost, held=(*evidence.held, (self.cost, self.num_epochs)))
 
 
-def with_result(evidences: Mapping[int, Evidence], result: Result) -> dict[int, Evidence]:
-    """Return the evidence of every batch size once a trial is counted in.
+def with_result(evidences: Mapping[int, Evidence], result: Result) -> tuple[dict[int, Evidence], bool]:
+    """Return the evidence of every batch size once a trial is counted in, and whether the data has changed by that.
 
     Args:
         evidences: By batch size; that of the trial must be among them.
@@ -64,13 +64,14 @@ def with_result(evidences: Mapping[int, Evidence], result: Result) -> dict[int, 
     """
     size, after = result.batch_size, dict(evidences)
     surprises = evidences[size].surprises + 1 if contradicts(evidences, result) else 0
-    if surprises >= PATIENCE:
+    has_changed = surprises >= PATIENCE
+    if has_changed:
         after = {other: evidence.on_other_data() for other, evidence in after.items()}
         surprises = 0
     before = replace(after[size], surprises=surprises)
     is_held = surprises and result.reached
     after[size] = result.held_back_from(before) if is_held else result.added_to(before.released())
-    return after
+    return after, has_changed
 
 
 def contradicts(evidences: Mapping[int, Evidence], result: Result) -> bool:

@@ -104,7 +104,7 @@ class JobSpec:
     learning_rate_rule: LearningRateRule = LearningRateRule.NONE
     power_objective: str = "cost"
     user: str = ""
-    hopeless_stop: bool = False
+    hopeless_stop: bool = True
 
     def __post_init__(self) -> None:
         """Check every knob and bring it to its own type."""

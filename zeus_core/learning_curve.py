@@ -1,29 +1,35 @@
 """Tell early that a trial will take too many epochs, by the learning curves of earlier trials of its job.
 
-Let N be the epochs to the target and e(m) those after which the best metric so far is at least m. From trial to trial,
-and between neighbouring batch sizes, N varies by factors, while the share of the epochs e(m) / N hardly varies. So let
+Let N be the epochs to the target and e(m) those after which the best metric so far is at least m. How the two go
+together differs from job to job. Where a slow batch size or run takes longer for everything, N grows with e(m); where
+the metric jumps at epochs that a schedule sets, as when the learning rate drops, a late start costs nothing. So it is
+learnt, as the elasticity b of a regression over the n nearest trials:
 
-    x(m) = ln(N / e(m)) ~ normal(mean, deviation²)
+    ln N = a + b (ln e(m) - z) + noise,      z = mean ln e(m),   b ~ normal(1/2, 1/2²) before any trial is seen
 
-A trial whose best metric is still below m after e epochs has e(m) > e, and thus takes, very likely, at least
+With S_zz, S_zy the sums of squares and products of ln e(m) and ln N about their means, and the noise's variance s² from
+the squares R that the fit leaves over, pooled with w trials at s0 = 0.12,
 
-    e exp(mean - CONFIDENCE deviation)                              for each m that it has not reached.
+    s² = (w s0² + R) / (w + n - 2),      b = (2 + S_zy / s²) / p,   p = 4 + S_zz / s²
 
-x drifts with the batch size: along u = log2(batch size) it is taken for a Brownian motion, whose variance grows by t²
-an octave, and each earlier trial for an observation of it, with a variance s² that is pooled over the sizes that have
-more than one. Mean and deviation are those of the next observation: from the farthest of the `MOST_CURVES` nearest
-trials on either side, precisions p are moved towards the trial's size and added up,
+A trial whose best metric is still below m after e epochs has e(m) > e. Had it e(m) = exp z, it would take, very likely,
 
-    p  <-  1 / (1 / p + t² octaves)   from one size to the next,      p  <-  p + n / s²   at a size with n trials
+    least = exp(mean ln N - CONFIDENCE sqrt(s² (1 + 1/n) + t² o))
 
-so that deviation² = 1 / p + s². Where a curve is known at few points only, e(m) is taken at the next of them, so that x
-errs to the low side. What a curve says before `LEAST_SHARE` of its epochs is not extrapolated from.
+epochs at least, o being the octaves from its batch size to the nearest that is known, and t what ln N may differ by an
+octave beyond what e(m) tells; and after e epochs, by the least elasticity that is likely, b - CONFIDENCE / sqrt p,
+
+    least (e / exp z)^elasticity   if e > exp z,      least e / exp z   if not
+
+Both of it err to the low side; so does an elasticity that chance in e(m) hides, and e(m) taken at the next point where
+a curve is known at few. What a curve says before `LEAST_SHARE` of its epochs is not extrapolated from, and what fewer
+than `LEAST_CURVES` trials say not at all.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, number
@@ -31,22 +37,56 @@ from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, number
 Curve = tuple[tuple[float, float], ...]
 """How a trial reached its target: (epochs, best metric so far), both strictly monotone, at most `MOST_POINTS`."""
 
-Reference = tuple[tuple[float, float, float], ...]
-"""Milestones on the way to the target: (metric, mean of x, standard deviation of x), the easiest first."""
+
+class Milestone(NamedTuple):
+    """A metric on the way to the target, and how long a trial takes that has not reached it.
+
+    Attributes:
+        metric: The metric.
+        epochs: When earlier trials reached it, as a geometric mean.
+        least_epochs: What a trial very likely takes at least in all that reaches it no earlier.
+        elasticity: By what power of its own epochs over theirs this grows for one that reaches it later, 0 to 1.
+    """
+
+    metric: float
+    epochs: float
+    least_epochs: float
+    elasticity: float
+
+    def least_after(self, epochs: float) -> float:
+        """Return what a trial very likely takes at least that has not reached the metric after some epochs."""
+        late = epochs / self.epochs
+        return self.least_epochs * (late**self.elasticity if late > 1 else late)
+
+    def hopeless_after(self, allowed: float) -> float:
+        """Return after how many epochs a trial without the metric very likely takes more than are allowed."""
+        late = allowed / self.least_epochs
+        if late <= 1:
+            return self.epochs * late
+        # With an elasticity next to 0, no epoch is late enough.
+        return self.epochs * math.exp(min(math.log(late) / max(self.elasticity, 1e-9), 300.0))
+
+
+Reference = tuple[Milestone, ...]
+"""Milestones on the way to the target, the easiest first; empty where earlier trials tell nothing."""
 
 MOST_POINTS = 16
+LEAST_CURVES = 3
+"""Trials before which an elasticity can't be told from chance."""
 MOST_CURVES = 8
 CONFIDENCE = 2.0
 """Standard deviations; a normal variable lies so far below its mean once in 44 times."""
 LEAST_SHARE = 0.2
-"""Share of the epochs before which a curve is not extrapolated from: by at most a factor of five."""
+"""Share of the epochs before which a curve is not extrapolated from."""
 LEAST_EPOCHS = 3
 """Epochs that a trial trains before it may be hopeless."""
 
 _DEVIATION, _WEIGHT = 0.12, 3.0
-"""s before any trial is seen, and how many trials that is worth."""
-_DEVIATION_OF_AN_OCTAVE = 0.2
-"""t: what x changed by from one octave to the next in the recorded jobs that it changed most in."""
+"""s0 and w: the noise before any trial is seen, and how many trials that is worth."""
+_ELASTICITY, _ELASTICITY_DEVIATION = 0.5, 0.5
+"""Before any trial is seen: from 0, a schedule that waits for nobody, to 1, where all takes longer in proportion."""
+_DEVIATION_OF_AN_OCTAVE = 0.1
+"""t"""
 
 
 def curve_of(points: Iterable[tuple[float, float]], target_metric: float, *, higher_is_better: bool) -> Curve:
@@ -86,7 +126,7 @@ def checked_curve(name: str, value: Any) -> Curve:
 
 
 def reference_of(curves: Iterable[tuple[int, Curve]], batch_size: int, *, higher_is_better: bool) -> Reference:
-    """Return what earlier trials tell of a trial's way to the target; empty if there are none.
+    """Return what earlier trials tell of a trial's way to the target; empty if that is nothing.
 
     Args:
         curves: Batch size and curve of each.
@@ -94,11 +134,12 @@ def reference_of(curves: Iterable[tuple[int, Curve]], batch_size: int, *, higher
         higher_is_better: Whether the metric grows as the model gets better.
     """
     nearest = sorted((abs(math.log2(size / batch_size)), size, curve) for size, curve in curves if curve)[:MOST_CURVES]
-    if not nearest:
+    if len(nearest) < LEAST_CURVES:
         return ()
-    sign, leading = 1 if higher_is_better else -1, nearest[0][-1]
-    milestones = [metric for epochs, metric in leading[:-1] if epochs >= LEAST_SHARE * leading[-1][0]]
-    return tuple((metric, *_next_factor(nearest, batch_size, metric, sign)) for metric in milestones)
+    octaves, _, leading = nearest[0]
+    sign, ways = 1 if higher_is_better else -1, [curve for _, _, curve in nearest]
+    metrics = [metric for epochs, metric in leading[:-1] if epochs >= LEAST_SHARE * leading[-1][0]]
+    return tuple(_milestone(ways, octaves, metric, sign) for metric in metrics)
 
 
 def least_epochs(reference: Reference, epochs: float, best_metric: float, *, higher_is_better: bool) -> float:
@@ -110,20 +151,18 @@ def least_epochs(reference: Reference, epochs: float, best_metric: float, *, hig
         best_metric: The best metric after them.
         higher_is_better: Whether the metric grows as the model gets better.
     """
+    ahead = milestones_ahead(reference, best_metric, higher_is_better=higher_is_better)
+    return max((milestone.least_after(epochs) for milestone in ahead), default=0.0)
+
+
+def milestones_ahead(reference: Reference, best_metric: float, *, higher_is_better: bool) -> list[Milestone]:
+    """Return the milestones that a trial has not reached yet."""
     sign = 1 if higher_is_better else -1
-    factors = [
-        least_factor(mean, deviation) for metric, mean, deviation in reference if sign * best_metric < sign * metric
-    ]
-    return epochs * max(factors, default=0.0)
-
-
-def least_factor(mean: float, deviation: float) -> float:
-    """Return N / e(m) as low as is likely."""
-    return math.exp(mean - CONFIDENCE * deviation)
+    return [milestone for milestone in reference if sign * best_metric < sign * milestone.metric]
 
 
 def checked_reference(name: str, value: Any) -> Reference:
-    """Return a reference as it came through JSON, as tuples.
+    """Return a reference as it came through JSON.
 
     Raises:
         InvalidValueError: If it is no such list.
@@ -142,60 +181,37 @@ def _thinned(best: Sequence[tuple[float, float]]) -> Curve:
     return tuple(kept[part] for part in sorted(kept))
 
 
-def _next_factor(
-    nearest: Sequence[tuple[float, int, Curve]], batch_size: int, metric: float, sign: int
-) -> tuple[float, float]:
-    """Return mean and standard deviation of x(metric) for the next trial."""
-    factors: dict[int, list[float]] = {}
-    for _, size, curve in nearest:
-        factors.setdefault(size, []).append(_log_factor(curve, metric, sign))
-    sizes = {size: _Seen.of(math.log2(size / batch_size), factors[size]) for size in sorted(factors)}
-    freedom = len(nearest) - len(sizes)
-    noise = (_WEIGHT * _DEVIATION**2 + sum(one.squares for one in sizes.values())) / (_WEIGHT + freedom)
-    below = _arriving([one for size, one in sizes.items() if size <= batch_size], noise)
-    above = _arriving([one for size, one in reversed(sizes.items()) if size > batch_size], noise)
-    precision = below.precision + above.precision
-    mean = (below.precision * below.mean + above.precision * above.mean) / precision
-    return mean, math.sqrt(1 / precision + noise)
+def _milestone(curves: Sequence[Curve], octaves: float, metric: float, sign: int) -> Milestone:
+    """Return the milestone at a metric for a trial whose batch size lies some octaves from the nearest of the curves'.
+
+    Args:
+        curves: At least `LEAST_CURVES`.
+        octaves: 0 or more.
+        metric: The metric.
+        sign: 1 if it grows as the model gets better, else -1.
+    """
+    early = [math.log(_epochs_to(curve, metric, sign)) for curve in curves]
+    whole = [math.log(curve[-1][0]) for curve in curves]
+    n, mean_early, mean_whole = len(curves), sum(early) / len(curves), sum(whole) / len(curves)
+    squares = sum((z - mean_early) ** 2 for z in early)
+    products = sum((z - mean_early) * (y - mean_whole) for z, y in zip(early, whole, strict=True))
+    left = sum((y - mean_whole) ** 2 for y in whole) - (products**2 / squares if squares else 0.0)
+    noise = (_WEIGHT * _DEVIATION**2 + max(left, 0.0)) / (_WEIGHT + n - 2)
+    precision = _ELASTICITY_DEVIATION**-2 + squares / noise
+    elasticity = (_ELASTICITY * _ELASTICITY_DEVIATION**-2 + products / noise) / precision
+    doubt = math.sqrt(noise * (1 + 1 / n) + _DEVIATION_OF_AN_OCTAVE**2 * octaves)
+    return Milestone(
+        metric,
+        math.exp(mean_early),
+        math.exp(mean_whole - CONFIDENCE * doubt),
+        min(max(elasticity - CONFIDENCE / math.sqrt(precision), 0.0), 1.0),
+    )
 
 
-class _Seen(NamedTuple):
-    """What the trials of one batch size say of x: octaves away, their number, mean, squared deviations."""
-
-    octaves: float
-    trials: int
-    mean: float
-    squares: float
-
-    @classmethod
-    def of(cls, octaves: float, values: Sequence[float]) -> Self:
-        mean = sum(values) / len(values)
-        return cls(abs(octaves), len(values), mean, sum((value - mean) ** 2 for value in values))
-
-
-class _Estimate(NamedTuple):
-    mean: float = 0.0
-    precision: float = 0.0
-
-
-def _arriving(sizes: Sequence[_Seen], noise: float) -> _Estimate:
-    """Return what the trials on one side say of x, the farthest given first."""
-    mean, precision = _Estimate()
-    for seen, nearer in zip_longest(sizes, sizes[1:]):
-        own = seen.trials / noise
-        mean = (precision * mean + own * seen.mean) / (precision + own)
-        octaves = seen.octaves - (nearer.octaves if nearer else 0.0)
-        precision = 1 / (1 / (precision + own) + _DEVIATION_OF_AN_OCTAVE**2 * octaves)
-    return _Estimate(mean, precision)
-
-
-def _log_factor(curve: Curve, metric: float, sign: int) -> float:
-    """Return ln of the epochs to the target over those to a metric."""
-    last, wanted = curve[-1][0], sign * metric
-    for epochs, best in curve:
-        if sign * best >= wanted:
-            return math.log(last / epochs)
-    return 0.0
+def _epochs_to(curve: Curve, metric: float, sign: int) -> float:
+    """Return the epochs after which a curve is known to have come to a metric, all of them if it is not."""
+    at = bisect_left(curve, sign * metric, key=lambda point: sign * point[1])
+    return curve[min(at, len(curve) - 1)][0]
 
 
 def _checked_point(name: str, point: Any) -> tuple[float, float]:
@@ -205,8 +221,14 @@ def _checked_point(name: str, point: Any) -> tuple[float, float]:
     return integer(f"epochs of {name}", epochs, at_least=1, at_most=MAX_INTEGER), number(f"metric of {name}", metric)
 
 
-def _checked_milestone(name: str, milestone: Any) -> tuple[float, float, float]:
-    if not isinstance(milestone, list | tuple) or len(milestone) != 3:
-        raise InvalidValueError(f"{name} must hold [metric, mean, deviation] milestones, not {milestone!r}")
-    metric, mean, deviation = (number(f"a milestone of {name}", value) for value in milestone)
-    return metric, number("its mean", mean, at_least=0, at_most=25), number("its deviation", deviation, at_least=0)
+def _checked_milestone(name: str, milestone: Any) -> Milestone:
+    if not isinstance(milestone, list | tuple) or len(milestone) != len(Milestone._fields):
+        raise InvalidValueError(f"{name} must hold [{', '.join(Milestone._fields)}] milestones, not {milestone!r}")
+    metric, *several = (number(f"a milestone of {name}", value) for value in milestone)
+    epochs, least, elasticity = several
+    return Milestone(
+        metric,
+        number(f"epochs of {name}", epochs, above=0),
+        number(f"least_epochs of {name}", least, above=0),
+        number(f"elasticity of {name}", elasticity, at_least=0, at_most=1),
+    )

@@ -256,10 +256,16 @@ def _with_second_chances(learnt: Learnt, batch_size: int, reached: bool) -> Lear
 
 
 def _with_evidence(learnt: Learnt, observation: Observation, cost: float) -> Learnt:
-    """Count in what the trial says of epochs and of their cost."""
-    reached = observation.state is TrialState.REACHED
-    result = Result(observation.batch_size, reached, cost, observation.num_epochs, observation.epoch_cost)
-    evidences = with_result({size: arm.evidence for size, arm in learnt.arms.items()}, result)
+    """Count in what the trial says of epochs and of their cost.
+
+    Where it tells that the data has changed, no curve from before is kept either.
+    """
+    size, reached = observation.batch_size, observation.state is TrialState.REACHED
+    result = Result(size, reached, cost, observation.num_epochs, observation.epoch_cost)
+    evidences, has_changed = with_result({size: arm.evidence for size, arm in learnt.arms.items()}, result)
+    if has_changed:
+        learnt = _with_every_arm(learnt, curves=())
+        learnt = _with_arm(learnt, replace(learnt.arm(size), curves=(observation.curve,) if observation.curve else ()))
     changed = {
         size: replace(arm, evidence=evidences[size])
         for size, arm in learnt.arms.items()

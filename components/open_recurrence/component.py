@@ -37,7 +37,7 @@ def open_recurrence(
     seed: int = 123456,
     learning_rate_rule: str = "none",
     power_objective: str = "cost",
-    hopeless_stop: bool = False,
+    hopeless_stop: bool = True,
     user: str = "",
     data_version: str = "",
     start_now: bool = False,

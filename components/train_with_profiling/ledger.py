@@ -32,11 +32,13 @@ class Attempt:
         energy_j: Energy in J that it took; None if not known.
         time_s: Time in s that it took.
         outcome: Its outcome as JSON; "" while it runs or if it was killed.
+        best_metric: Best metric that it reported; None without any.
     """
 
     energy_j: float | None
     time_s: float
     outcome: str = ""
+    best_metric: float | None = None
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -47,6 +49,8 @@ class Attempt:
         number("time_s", self.time_s, at_least=0)
         if self.energy_j is not None:
             number("energy_j", self.energy_j, at_least=0)
+        if self.best_metric is not None:
+            number("best_metric", self.best_metric)
         if self.outcome:
             TrialOutcome.from_json(self.outcome)
 
@@ -112,9 +116,14 @@ class Ledger:
         finished = [attempt.outcome for attempt in self.earlier if attempt.outcome]
         return TrialOutcome.from_json(finished[0]) if finished else None
 
-    def beat(self, spent: Spent) -> None:
-        """Enter what this attempt has taken so far."""
-        self._write(Attempt(spent.energy_j, spent.time_s))
+    def best_metric_earlier(self, *, higher_is_better: bool) -> float | None:
+        """Return the best metric that the earlier attempts reported; None without any."""
+        best = max if higher_is_better else min
+        return best((a.best_metric for a in self.earlier if a.best_metric is not None), default=None)
+
+    def beat(self, spent: Spent, best_metric: float | None = None) -> None:
+        """Enter what this attempt has taken so far, and the best metric that it has reported."""
+        self._write(Attempt(spent.energy_j, spent.time_s, best_metric=best_metric))
 
     def finish(self, spent: Spent, outcome: TrialOutcome) -> None:
         """Enter this attempt's end.

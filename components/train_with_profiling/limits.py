@@ -16,11 +16,11 @@ from zeus_kfp.zeus_core.trial import TrialPlan
 class Limits:
     """Decides after each epoch whether a program must be ended."""
 
-    def __init__(self, plan: TrialPlan, spending: Spending) -> None:
-        """Start before the first epoch."""
+    def __init__(self, plan: TrialPlan, spending: Spending, best_metric: float | None) -> None:
+        """Start before the first epoch of an attempt; ``best_metric`` is of those before it, None without any."""
         self._plan = plan
         self._spending = spending
-        self._prospect = Prospect(plan)
+        self._prospect = Prospect(plan, best_metric)
         self._epoch_count = 0
         self._spent = NOTHING_SPENT
 

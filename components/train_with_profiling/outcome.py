@@ -110,9 +110,9 @@ def curve_told(plan: TrialPlan, records: Sequence[EpochRecord], *, is_own: bool,
         is_own: Whether the library wrote it, so that its epochs are numbered through all attempts.
         attempts: How many attempts there were.
     """
-    if attempts > 1 and not is_own:
-        return ()  # it may have gone on from a checkpoint, after any number of epochs
     points = [(record.epoch if is_own else count, record.metric) for count, record in enumerate(records, 1)]
+    if attempts > 1 and not (is_own and points and points[0][0] == 1):
+        return ()  # it has gone on from a checkpoint, or may have, and how it came there is not known
     if points != sorted(points, key=lambda point: point[0]) or (points and points[0][0] < 1):
         return ()
     return curve_of(points, plan.target_metric, higher_is_better=plan.higher_is_better)

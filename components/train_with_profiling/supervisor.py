@@ -106,6 +106,7 @@ def supervise(
                 arguments=arguments,
                 earlier_energy_j=earlier.energy_j or 0.0,
                 earlier_time_s=earlier.time_s,
+                earlier_best_metric=ledger.best_metric_earlier(higher_is_better=plan.higher_is_better),
             )
             paths.assignment.write_text(assignment.to_json(), encoding="utf-8")
             run = _Run(assignment, paths, ledger, model_uri, earlier)
@@ -169,7 +170,8 @@ class _Run:
         repair_limits(variables, patience_s=REPAIR_PATIENCE_S)
         limits_found_w = standing_limits_w(variables)
         try:
-            limits = Limits(plan, Spending(plan, meter.max_power_w, self.earlier))
+            spending = Spending(plan, meter.max_power_w, self.earlier)
+            limits = Limits(plan, spending, self.assignment.earlier_best_metric)
             watch = Watch(plan, instrument, follower, self.ledger, limits, _say)
             ended = watch.run(command.argv, variables, cap_s=cap_s, grace_s=grace_s)
             summary = self._summary()

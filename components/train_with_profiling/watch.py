@@ -63,7 +63,7 @@ class Watch:
             plan: The trial's plan.
             instrument: Clock and meter.
             follower: Reads the process's history.
-            ledger: Gets what was spent so far, every few seconds and after every epoch.
+            ledger: Gets what was spent and reached so far, every few seconds and after every epoch.
             limits: Decides whether the process must be ended.
             say: Prints a line for people.
         """
@@ -131,7 +131,9 @@ class Watch:
         return ""
 
     def _beat(self, now: Reading) -> None:
-        self._ledger.beat(self._start.until(now))
+        metrics = (record.metric for record in self._follower.records)
+        best_metric = max(metrics, default=None) if self._plan.higher_is_better else min(metrics, default=None)
+        self._ledger.beat(self._start.until(now), best_metric)
         self._last_beat_s = now.time_s
 
     def _report(self, records: Sequence[EpochRecord]) -> None:

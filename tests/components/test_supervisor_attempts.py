@@ -62,7 +62,7 @@ def test_an_evicted_attempt_is_continued_and_counted_once(start, tmp_path, numbe
     [left] = files_of(tmp_path)
     spent = json.loads(left.read_text())
     assert (left.name, spent["outcome"]) == ("pod-1.json", "")
-    assert spent["energy_j"] > 0 < spent["time_s"]
+    assert spent["energy_j"] > 0 < spent["time_s"] and 0 < spent["best_metric"] < 1
 
     with start(RESUMING, "pod-2") as second:
         outcome = outcome_of(second)
@@ -162,8 +162,18 @@ def test_a_file_that_is_garbage_is_left_out(train, tmp_path, capsys):
     (folder / "half.json").write_text('{"energy_j": 5')
     (folder / "lie.json").write_text('{"energy_j": -5, "time_s": 1}')
     (folder / "no-outcome.json").write_text('{"energy_j": 5, "time_s": 1, "outcome": "{}"}')
+    (folder / "no-metric.json").write_text('{"energy_j": 5, "time_s": 1, "best_metric": NaN}')
     assert train(SAVING).attempts == 2
-    assert capsys.readouterr().out.count("an earlier attempt can't be read") == 3
+    assert capsys.readouterr().out.count("an earlier attempt can't be read") == 4
+
+
+@pytest.mark.parametrize(("higher_is_better", "best"), [(True, 0.7), (False, 0.2)])
+def test_the_best_metric_of_all_earlier_attempts_is_known(tmp_path, higher_is_better, best):
+    for name, metric in (("one", 0.7), ("two", 0.2), ("three", None)):
+        leave(tmp_path, 1.0, 1.0, name).beat(Spent(1.0, 1.0), metric)
+    ledger = Ledger(trial_folder(tmp_path / "volume", PLAN), "four", pytest.fail)
+    assert ledger.best_metric_earlier(higher_is_better=higher_is_better) == best
+    assert Ledger(tmp_path / "none", "one", pytest.fail).best_metric_earlier(higher_is_better=True) is None
 
 
 def test_the_time_that_is_gone_counts_against_the_cap(train, tmp_path):

@@ -7,11 +7,14 @@ import pytest
 
 from tests.components.supervised import plan_with
 from zeus_kfp.components.train_with_profiling.ledger import Ledger, trial_folder
+from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.state_store import StateStore
-from zeus_kfp.state_store.records import TrialRecord
 from zeus_kfp.zeus_core.job import JobSpec
-from zeus_kfp.zeus_core.learning_curve import MOST_POINTS, reference_of
+from zeus_kfp.zeus_core.learning_curve import MOST_POINTS, Milestone, reference_of
+from zeus_kfp.zeus_core.simulation.curves import stretched
+from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import Spent
+from zeus_kfp.zeus_core.training.spending import Spending
 from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan, TrialState
 
 PLAN = plan_with(target_metric=0.01, higher_is_better=False, max_epochs=60, max_trial_time_s=30.0)
@@ -58,10 +61,17 @@ def train(train, tmp_path):
 
 @pytest.fixture
 def judged(train):
-    """The plan of a trial that is judged by one that has reached the target, and that trial's outcome."""
+    """The plan of a trial that is judged by one that has reached the target, and by slower ones; and its outcome."""
     first = train(name="first", lr=0.1)
-    reference = reference_of([(64, first.curve)], 64, higher_is_better=False)
+    reference = reference_of([(64, one.curve) for one in (first, *slower(first))], 64, higher_is_better=False)
     return dataclasses.replace(PLAN, reference=reference), first
+
+
+def slower(outcome: TrialOutcome) -> list[TrialOutcome]:
+    """Return trials that went as one did, each at a slower pace."""
+    paces = [stretched(outcome.curve, factor) for factor in (1.3, 1.6, 2.0)]
+    curves = [tuple((int(epochs), metric) for epochs, metric in curve) for curve in paces]
+    return [dataclasses.replace(outcome, curve=curve, epochs=curve[-1][0]) for curve in curves]
 
 
 def test_a_trial_tells_how_it_reached_its_target(judged):
@@ -77,7 +87,7 @@ def test_one_that_learns_hopelessly_slowly_is_stopped(judged, train):
     plan, _ = judged
     slow = train(plan, name="slow", lr=0.002)
     assert slow.state is TrialState.NOT_REACHED and slow.reason.startswith("hopeless: ")
-    assert 3 <= slow.epochs < 30
+    assert 3 <= slow.epochs < 45
     assert slow.least_epochs > 60 and slow.curve == ()
     assert TrialOutcome.from_json(slow.to_json()) == slow
     let_go = train(dataclasses.replace(plan, reference=()), name="let-go", lr=0.002)
@@ -93,10 +103,39 @@ def test_one_that_waits_and_then_reaches_is_not(judged, train):
 
 def test_a_program_that_knows_of_nothing_is_ended(judged, train, tmp_path):
     plan, _ = judged
-    program = f"{tmp_path / 'writing.py'} {json.dumps([5.0] * 25).replace(' ', '')} wait"
+    program = f"{tmp_path / 'writing.py'} {json.dumps([5.0] * 45).replace(' ', '')} wait"
     ended = train(plan, name="program", entry_point=program)
-    assert (ended.state, ended.epochs) == (TrialState.NOT_REACHED, 25)
-    assert ended.reason.startswith("hopeless: the best metric after 25 epochs is 5;") and ended.least_epochs > 60
+    assert (ended.state, ended.epochs) == (TrialState.NOT_REACHED, 45)
+    assert ended.reason.startswith("hopeless: the best metric after 45 epochs is 5;") and ended.least_epochs > 60
+
+
+RESUMED = """
+def train(trial):
+    for epoch in trial.epochs(start=40):
+        trial.report_metric(5.0 if epoch < 46 else 0.005)
+    open(trial.model_path, "w").close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("best_metric", "state", "epochs"), [(None, TrialState.NOT_REACHED, 43), (0.02, TrialState.REACHED, 47)]
+)
+def test_what_an_attempt_before_it_reached_speaks_for_one_that_goes_on(
+    judged, train, tmp_path, best_metric, state, epochs
+):
+    Ledger(trial_folder(tmp_path / "volume", PLAN), "earlier", print).beat(Spent(1.0, 1.0), best_metric)
+    (tmp_path / "resumed.py").write_text(RESUMED)
+    where = {"entry_point": "resumed:train", "checkpoint_dir": str(tmp_path / "volume")}
+    outcome = train(judged[0], name="resumed", **where)
+    assert (outcome.state, outcome.epochs, outcome.attempts, outcome.curve) == (state, epochs, 2, ())
+
+
+@pytest.mark.parametrize(("best_metric", "is_hopeless"), [(None, True), (0.02, False)])
+def test_it_speaks_for_a_program_too(best_metric, is_hopeless):
+    plan = dataclasses.replace(PLAN, reference=(Milestone(0.5, 10.0, 30.0, 0.5),))
+    limits = Limits(plan, Spending(plan, 0.0, Spent(None, 0.0)), best_metric)
+    why = limits.why_stop([EpochRecord(epoch, 5.0) for epoch in range(1, 51)], Spent(None, 1.0))
+    assert why.startswith("hopeless: ") is is_hopeless and (limits.least_epochs is not None) is is_hopeless
 
 
 @pytest.mark.parametrize(("earlier", "kept"), [(False, ((1, 5.0), (2, 0.5), (3, 0.005))), (True, ())])
@@ -114,18 +153,22 @@ def test_what_one_recurrence_shows_stops_the_next_through_store_and_artifacts(tr
     spec = dataclasses.replace(spec, hopeless_stop=True)
     with StateStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
 
-        def recur(run_id: str, **arguments: float) -> tuple[TrialPlan, TrialRecord]:
+        def recur(run_id: str, outcome: TrialOutcome | None = None, **arguments) -> tuple[TrialPlan, TrialOutcome]:
             store.open_recurrence(spec, run_id)
             plan = TrialPlan.from_json(store.suggest("job", run_id, 1).to_json())
-            outcome = train(plan, name=run_id, **arguments)
-            trial = store.report("job", run_id, 1, TrialOutcome.from_json(outcome.to_json()))
+            outcome = outcome or train(plan, name=run_id, **arguments)
+            store.report("job", run_id, 1, TrialOutcome.from_json(outcome.to_json()))
             store.close_recurrence("job", run_id)
-            return plan, trial
+            return plan, outcome
 
         _, first = recur("first", lr=0.1)
-        plan, second = recur("second", lr=0.002)
-        assert (first.batch_size, plan.batch_size) == (64, 32)
-        assert plan.reference and (second.ended, second.state) == ("hopeless", TrialState.NOT_REACHED)
-        arm = store.learnt("job").arm(32)
-        assert arm.mean_cost == pytest.approx(second.cost / second.num_epochs * second.least_epochs)
-        assert arm.mean_cost > 60 * second.cost / second.num_epochs > second.cost
+        for count, outcome in enumerate(slower(first)):
+            recur(f"slower-{count}", outcome)
+        plan, stopped = recur("hopeless", lr=0.002)
+        trial, arm = store.trials("job")[-1], store.learnt("job").arm(plan.batch_size)
+        assert (trial.ended, trial.state, trial.least_epochs) == (
+            "hopeless",
+            TrialState.NOT_REACHED,
+            stopped.least_epochs,
+        )
+        assert arm.evidence.unreached_epochs == stopped.least_epochs > 60 > stopped.epochs

@@ -67,10 +67,7 @@ def test_bash_completes_commands_options_and_values(tmp_path, typed, offered):
     script = Path(sys.executable).parent / "zeus-kfp"
     environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{script.parent}:{os.environ['PATH']}"}
     words = shlex.split(typed)
-    installed = subprocess.run(
-        [script, "--show-completion", "bash"], env=environment, capture_output=True, text=True, check=True
-    )
-    program = f"""{installed.stdout}
+    program = f"""eval "$(zeus-kfp --show-completion)"
 COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
 handler=$(complete -p zeus-kfp | sed "s/.*-F \\([^ ]*\\).*/\\1/")
 $handler zeus-kfp {words[-1]} {words[-2]}

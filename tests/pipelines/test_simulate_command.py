@@ -41,13 +41,15 @@ def test_it_prints_a_table_and_writes_the_same_as_json_and_a_picture(command: li
 
 
 def test_hopeless_trials_are_stopped_where_that_is_asked_for(command: list[str], tmp_path: Path) -> None:
-    ways = {8: (1, 2, 5), 16: (1, 3, 6), 32: (20, 40, 60)}
+    ways = {8: (1, 2, 5), 16: (2, 4, 10), 32: (3, 8, 20), 64: (20, 40, 60)}
     rows = "".join(
         f"d,n,{size},sgd,0.1,1,{metric},{epochs}\n"
         for size, way in ways.items()
         for metric, epochs in zip((0.1, 0.3, 0.5), way, strict=True)
     )
     (tmp_path / "train.csv").write_text(f"{HEAD},learning_rate,run,target_metric,target_epoch\n{rows}")
+    with open(tmp_path / "power.csv", "a") as stream:
+        stream.write("d,n,64,sgd,100,0.3,100\n")
     costs = {}
     for flag in ("--hopeless-stop", "--no-hopeless-stop"):
         out = tmp_path / f"{flag}.json"

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy import select
@@ -12,11 +13,13 @@ from tests.state_store.driving import SPEC as PLAIN
 from zeus_kfp.state_store.tables import TRIAL
 from zeus_kfp.zeus_core import TrialOutcome, TrialState
 from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError
+from zeus_kfp.zeus_core.learning_curve import LEAST_CURVES
 from zeus_kfp.zeus_core.trial import TrialPlan
 
 SPEC = dataclasses.replace(PLAIN, hopeless_stop=True)
 CURVE = ((1, 0.1), (5, 0.5), (10, 0.9))
 REACHED = dataclasses.replace(NOT_REACHED, state=TrialState.REACHED, epochs=10, metric=0.9, curve=CURVE)
+ENOUGH = [REACHED] * LEAST_CURVES
 HOPELESS = dataclasses.replace(NOT_REACHED, reason="hopeless: …", epochs=4, energy_j=4.0, time_s=4.0, least_epochs=30.0)
 
 
@@ -25,32 +28,34 @@ def recur(store, clock):
     """Return a function that runs a recurrence of a job a day, one for each outcome, and returns their plans."""
     runs = iter(range(100))
 
-    def run(*outcomes: TrialOutcome, consent: str = "refuse", **knobs) -> list[TrialPlan]:
+    def run(
+        *outcomes: TrialOutcome | Callable[[TrialPlan], TrialOutcome], consent: str = "refuse", **knobs
+    ) -> list[TrialPlan]:
         plans = []
         for outcome in outcomes:
             clock.move(days=1)
             run_id = f"run-{next(runs)}"
             store.open_recurrence(dataclasses.replace(SPEC, **knobs), run_id, on_knob_change=consent)
             plans.append(store.suggest("job", run_id, 1))
-            store.report("job", run_id, 1, outcome)
+            store.report("job", run_id, 1, outcome(plans[-1]) if callable(outcome) else outcome)
             store.close_recurrence("job", run_id)
         return plans
 
     return run
 
 
-def test_a_trial_that_reached_its_target_makes_the_reference_of_the_next(recur, store):
-    first, second = recur(REACHED, REACHED)
-    assert first.reference == ()
-    ((metric, mean, deviation),) = second.reference
-    assert (metric, mean) == (0.5, pytest.approx(math.log(2))) and 0 < deviation < 1
-    assert TrialPlan.from_json(second.to_json()) == second
+def test_trials_that_reached_their_target_make_the_reference_of_the_next(recur, store):
+    *early, plan = recur(*ENOUGH, REACHED)
+    assert [one.reference for one in early] == [()] * len(ENOUGH)
+    (milestone,) = plan.reference
+    assert (milestone.metric, milestone.epochs) == (0.5, pytest.approx(5)) and 5 < milestone.least_epochs < 10
+    assert TrialPlan.from_json(plan.to_json()) == plan
     assert store.trials("job")[0].curve == CURVE
-    assert store.learnt("job").arm(16).curves == (CURVE,)
+    assert store.learnt("job").arm(16).curves[0] == CURVE
 
 
 def test_the_plan_that_was_handed_out_is_handed_out_again(recur, store):
-    recur(REACHED)
+    recur(*ENOUGH)
     store.open_recurrence(SPEC, "again")
     plan = store.suggest("job", "again", 1)
     assert plan.reference and store.suggest("job", "again", 1) == plan
@@ -78,6 +83,17 @@ def test_early_ends_are_no_sign_of_drift(recur, store):
     assert [drift.reason for drift in store.drifts("job")] == ["the cost at batch size 16 has fallen"]
 
 
+def test_curves_of_all_sizes_are_forgotten_in_the_rows_too_once_the_data_has_changed(recur, store):
+    dear = dataclasses.replace(REACHED, energy_j=100.0, time_s=100.0)
+    plans = recur(*[lambda plan: dear if plan.batch_size == 8 else REACHED] * 9, batch_sizes=(8, 16))
+    assert {plan.batch_size for plan in plans[-5:]} == {16} and store.learnt("job").arm(8).curves
+    late = dataclasses.replace(REACHED, epochs=40, curve=((20, 0.5), (40, 0.9)))
+    recur(late, late, late, batch_sizes=(8, 16))
+    learnt = store.learnt("job")
+    assert (learnt.arm(8).curves, learnt.arm(16).curves) == ((), (late.curve,))
+    assert learnt == store.learnt_from_rows("job")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -89,7 +105,7 @@ def test_early_ends_are_no_sign_of_drift(recur, store):
     ],
 )
 def test_a_change_of_what_a_curve_means_voids_it(recur, store, change):
-    recur(REACHED, REACHED)
+    recur(*ENOUGH)
     with pytest.raises(JobChangedError):
         recur(REACHED, **change)
     (plan,) = recur(NOT_REACHED, consent="accept", **change)
@@ -113,7 +129,7 @@ def test_a_new_default_size_is_another_rate_at_each_size_where_rates_are_scaled(
 
 
 def test_the_knob_takes_the_reference_away_without_consent_and_gives_it_back(recur):
-    recur(REACHED)
+    recur(*ENOUGH)
     assert recur(REACHED, hopeless_stop=False)[0].reference == ()
     assert recur(REACHED, hopeless_stop=True)[0].reference
 

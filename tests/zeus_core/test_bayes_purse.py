@@ -38,6 +38,11 @@ def test_what_was_spent_above_the_default_limits_what_may_be(told: list[tuple[in
     assert beyond(*[seen(size, cost) for size, cost in told]) == cannot
 
 
+@pytest.mark.parametrize(("trials", "cannot"), [(50, [0, 2]), (90, [0]), (110, [])])
+def test_the_purse_grows_with_the_trials_so_that_no_size_is_out_of_reach_for_ever(trials, cannot) -> None:
+    assert beyond(*[seen(16, 100.0)] * (trials - 4), *[seen(32, 125.0)] * 4) == cannot
+
+
 def test_a_trial_that_was_given_up_is_spent_whole_but_not_its_penalty() -> None:
     assert beyond(seen(32, 30.0, TrialState.NOT_REACHED)) == [0]
     saved = [seen(64, 60.0)] * 6

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.learning_curve import (
     CONFIDENCE,
+    LEAST_CURVES,
     MOST_CURVES,
     MOST_POINTS,
+    Milestone,
     checked_curve,
     checked_reference,
     curve_of,
@@ -73,32 +75,63 @@ def test_what_is_no_curve_is_refused(value) -> None:
         checked_curve("curve", value)
 
 
-@pytest.mark.parametrize("value", [None, "x", [[1, 2]], [[0.5, -1.0, 0.1]], [[0.5, 1.0, -0.1]], [[math.inf, 1, 1]]])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "x",
+        [[1, 2]],
+        [[0.5, 1.1, 0.1]],
+        [[math.nan, 5, 9, 0.5]],
+        [[0.5, 0, 9, 0.5]],
+        [[0.5, 5, -9, 0.5]],
+        [[0.5, 5, math.inf, 0.5]],
+        [[0.5, 5, 9, -0.1]],
+        [[0.5, 5, 9, 1.1]],
+        [[0.5, 5, 9, 0.5]] * (MOST_POINTS + 1),
+    ],
+    ids=str,
+)
 def test_what_is_no_reference_is_refused(value) -> None:
     with pytest.raises(InvalidValueError):
         checked_reference("reference", value)
 
 
-def test_one_curve_tells_of_its_own_size_with_the_noise_of_two_trials() -> None:
-    (milestone,) = reference_of([(32, STEADY)], 32, higher_is_better=True)
-    metric, mean, deviation = milestone
-    assert (metric, mean) == (0.5, pytest.approx(math.log(2)))
-    assert deviation == pytest.approx(math.sqrt(2) * 0.12), "the first tenth is not extrapolated from"
+def milestone_of(*ways: tuple[float, float], size: int = 32, seen: int = 32) -> Milestone:
+    """Return the only milestone of trials at one size that came half way and to the target after so many epochs."""
+    curves = [(seen, ((half, 0.5), (whole, 0.9))) for half, whole in ways]
+    (milestone,) = reference_of(curves, size, higher_is_better=True)
+    return milestone
 
 
-def test_another_size_is_believed_less_the_farther_away_it_is() -> None:
-    deviations = [reference_of([(size, STEADY)], 32, higher_is_better=True)[0][2] for size in (32, 16, 64, 8, 2048)]
-    assert deviations[1] == deviations[2] == pytest.approx(math.sqrt(2 * 0.12**2 + 0.2**2))
-    assert deviations == sorted(deviations)
+def test_trials_that_agree_tell_what_one_like_them_takes_and_nothing_of_a_slower_one() -> None:
+    milestone = milestone_of(*[(5, 10)] * 3)
+    assert (milestone.metric, milestone.epochs) == (0.5, pytest.approx(5))
+    noise = 0.12 * math.sqrt(3 / 4 * (1 + 1 / 3))
+    assert milestone.least_epochs == pytest.approx(10 * math.exp(-CONFIDENCE * noise))
+    assert milestone.elasticity == 0
 
 
-def test_between_two_sizes_the_nearer_weighs_more() -> None:
-    early, late = ((2, 0.5), (10, 0.9)), ((8, 0.5), (10, 0.9))
-    means = [
-        reference_of([(8, early), (128, late)], size, higher_is_better=True)[0][1] for size in (8, 16, 32, 64, 128)
-    ]
-    assert means == sorted(means, reverse=True)
-    assert means[2] == pytest.approx((math.log(5) + math.log(1.25)) / 2)
+@pytest.mark.parametrize(
+    ("ways", "least", "most"),
+    [
+        ([(5, 10), (10, 20), (20, 40), (40, 80)], 0.8, 1.0),
+        ([(8, 31), (12, 31), (20, 31), (30, 31)], 0.0, 0.05),
+        ([(5, 10), (10, 20), (11, 21)], 0.3, 0.7),
+        ([(10, 40), (12, 20), (20, 25), (24, 60)], 0.0, 0.1),
+        ([(20, 80), (21, 40), (22, 30)], 0.0, 0.1),
+        ([(2, 10), (3, 40), (4, 90)], 0.5, 1.0),
+    ],
+    ids=["in proportion", "on schedule", "little seen", "all over the place", "the other way round", "ever slower"],
+)
+def test_how_much_a_late_start_costs_is_learnt(ways, least: float, most: float) -> None:
+    assert least <= milestone_of(*ways).elasticity <= most
+
+
+def test_a_size_is_told_of_less_the_farther_away_it_is() -> None:
+    ways = [(5, 10), (10, 20), (20, 40)]
+    told = [milestone_of(*ways, size=size).least_epochs for size in (32, 16, 64, 8, 2048)]
+    assert told[1] == told[2] < told[0] and told == sorted(told, reverse=True)
 
 
 def test_only_the_nearest_curves_count() -> None:
@@ -107,32 +140,40 @@ def test_only_the_nearest_curves_count() -> None:
     assert reference_of([*far, *near], 32, higher_is_better=True) == reference_of(near, 32, higher_is_better=True)
 
 
-def test_nothing_is_told_without_a_curve_or_by_one_of_a_single_epoch() -> None:
-    assert reference_of([], 32, higher_is_better=True) == ()
-    assert reference_of([(32, ()), (16, ((1, 0.9),))], 32, higher_is_better=True) == ()
+def test_the_first_fifth_of_a_curve_is_no_milestone() -> None:
+    reference = reference_of([(32, STEADY)] * LEAST_CURVES, 32, higher_is_better=True)
+    assert [milestone.metric for milestone in reference] == [0.5]
+
+
+@pytest.mark.parametrize("curves", [[], [STEADY] * (LEAST_CURVES - 1), [STEADY, STEADY, ()], [((1, 0.9),)] * 3])
+def test_nothing_is_told_by_too_few_curves_or_by_such_of_a_single_epoch(curves) -> None:
+    assert reference_of([(32, curve) for curve in curves], 32, higher_is_better=True) == ()
 
 
 @pytest.mark.parametrize(
-    ("best", "higher_is_better", "factor"),
-    [
-        (0.3, True, 2.0),
-        (0.5, True, 1.25),
-        (0.8, True, 0.0),
-        (0.9, False, 1.25),
-        (0.4, False, 2.0 * 0),
-        (2.0, False, 2.0),
-    ],
+    ("best", "higher_is_better", "least"),
+    [(0.3, True, 20.0), (0.5, True, 12.5), (0.8, True, 0.0), (0.9, False, 12.5), (0.8, False, 0.0), (2.0, False, 20.0)],
 )
-def test_every_milestone_that_is_not_reached_counts(best: float, higher_is_better: bool, factor: float) -> None:
-    milestones = ((0.5, math.log(2), 0.0), (0.8, math.log(1.25), 0.0))
-    if not higher_is_better:
-        milestones = ((1.0, math.log(2), 0.0), (0.8, math.log(1.25), 0.0))
-    assert least_epochs(milestones, 10, best, higher_is_better=higher_is_better) == pytest.approx(10 * factor)
+def test_every_milestone_that_is_not_reached_counts(best: float, higher_is_better: bool, least: float) -> None:
+    first = 0.5 if higher_is_better else 1.0
+    reference = (Milestone(first, 10.0, 20.0, 0.5), Milestone(0.8, 10.0, 12.5, 0.5))
+    assert least_epochs(reference, 10, best, higher_is_better=higher_is_better) == pytest.approx(least)
 
 
-def test_doubt_is_to_the_trials_favour() -> None:
-    told = least_epochs(((0.5, math.log(4), 0.3),), 10, 0.1, higher_is_better=True)
-    assert told == pytest.approx(40 * math.exp(-0.3 * CONFIDENCE))
+@pytest.mark.parametrize(
+    ("elasticity", "epochs", "least"),
+    [(1.0, 20.0, 60.0), (0.5, 40.0, 60.0), (0.0, 1e6, 30.0), (0.5, 5.0, 15.0), (0.0, 5.0, 15.0), (1.0, 10.0, 30.0)],
+)
+def test_a_late_trial_takes_longer_by_the_elasticity_and_an_early_one_is_not_judged(elasticity, epochs, least) -> None:
+    assert Milestone(0.5, 10.0, 30.0, elasticity).least_after(epochs) == pytest.approx(least)
+
+
+@given(st.floats(1, 100), st.floats(1, 1e4), st.floats(0, 1), st.floats(1, 1e6))
+def test_when_a_trial_becomes_hopeless_is_the_inverse_of_what_it_takes(epochs, least, elasticity, allowed) -> None:
+    milestone = Milestone(0.5, epochs, least, elasticity)
+    after = milestone.hopeless_after(allowed)
+    assert milestone.least_after(after * 1.001) >= allowed or after > 1e12
+    assert milestone.least_after(after * 0.999) <= allowed
 
 
 @given(
@@ -148,8 +189,8 @@ def test_doubt_is_to_the_trials_favour() -> None:
 )
 def test_a_trial_that_goes_as_the_only_ones_before_is_never_thought_to_take_longer(curves, sizes, sign) -> None:
     way = curves[0]
-    curves = [(size, tuple((epochs, sign * metric) for epochs, metric in way)) for size in sizes]
-    reference = reference_of(curves, 32, higher_is_better=sign > 0)
+    same = [(size, tuple((epochs, sign * metric) for epochs, metric in way)) for size in sizes]
+    reference = reference_of(same, 32, higher_is_better=sign > 0)
     for epochs in range(1, way[-1][0]):
         seen = [metric for after, metric in way if after <= epochs]
         best = sign * max(seen, default=0.0)

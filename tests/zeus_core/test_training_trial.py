@@ -4,6 +4,7 @@ import json
 import pytest
 
 from zeus_kfp.zeus_core.errors import DivergedError, InvalidValueError
+from zeus_kfp.zeus_core.learning_curve import Milestone
 from zeus_kfp.zeus_core.training import Trial
 from zeus_kfp.zeus_core.training.local import local_assignment
 from zeus_kfp.zeus_core.training.summary import Ending, Summary
@@ -45,7 +46,7 @@ def machine():
 
 @pytest.fixture
 def make_trial(machine, tmp_path):
-    def make(earlier_energy_j=0.0, earlier_time_s=0.0, reference=(), **knobs):
+    def make(earlier_energy_j=0.0, earlier_time_s=0.0, earlier_best_metric=None, reference=(), **knobs):
         usual = {
             "batch_size": 32,
             "target_metric": 0.9,
@@ -64,6 +65,7 @@ def make_trial(machine, tmp_path):
             plan=dataclasses.replace(assignment.plan, reference=reference),
             earlier_energy_j=earlier_energy_j,
             earlier_time_s=earlier_time_s,
+            earlier_best_metric=earlier_best_metric,
         )
         return Trial(assignment, meter=machine, clock=machine.clock, synchronize=lambda: None)
 
@@ -343,8 +345,8 @@ def test_a_trial_resumes_where_its_checkpoint_stands(make_trial, machine, tmp_pa
     assert summary(tmp_path).epochs == 5
 
 
-REFERENCE = ((0.3, 1.1, 0.1), (0.6, 0.4, 0.1))
-"""Earlier trials took three times the epochs to 0.3, and one and a half times those to 0.6."""
+REFERENCE = (Milestone(0.3, 4.0, 9.84, 1.0), Milestone(0.6, 8.0, 9.8, 1.0))
+"""Earlier trials took 4 epochs to 0.3, and 8 to 0.6; a trial that comes to either after e takes 2.46 e or 1.225 e."""
 
 
 def trained(trial, machine, metrics, start=0):
@@ -359,11 +361,11 @@ def trained(trial, machine, metrics, start=0):
     ("knobs", "metrics", "epochs", "least_epochs"),
     [
         # An epoch costs 200 J; 0.3 is missing after the fourth, so that ten epochs won't do.
-        ({"max_epochs": 9}, [0.1], 4, 4 * 2.459603),
-        ({"max_epochs": 10}, [0.1], 5, 5 * 2.459603),
-        ({"max_epochs": 30, "cost_threshold": 2000.0}, [0.1], 5, 5 * 2.459603),
-        ({"max_epochs": 30, "cost_threshold": 2000.0}, [0.4, 0.4, 0.2, 0.2], 9, 9 * 1.221403),
-        ({"higher_is_better": False, "target_metric": 0.1}, [0.9], 5, 5 * 2.459603),
+        ({"max_epochs": 9}, [0.1], 4, 4 * 2.46),
+        ({"max_epochs": 10}, [0.1], 5, 5 * 2.46),
+        ({"max_epochs": 30, "cost_threshold": 2000.0}, [0.1], 5, 5 * 2.46),
+        ({"max_epochs": 30, "cost_threshold": 2000.0}, [0.4, 0.4, 0.2, 0.2], 9, 9 * 1.225),
+        ({"higher_is_better": False, "target_metric": 0.1}, [0.9], 5, 5 * 2.46),
         ({"reference": ()}, [0.1], 10, None),
     ],
 )
@@ -378,24 +380,26 @@ def test_a_trial_that_is_hopeless_stops(
 
 
 def test_a_plateau_that_earlier_trials_had_too_is_waited_for(make_trial, machine, tmp_path):
-    trial = make_trial(reference=((0.2, 0.2, 0.1), (0.6, 0.05, 0.1)), cost_threshold=2000.0)
+    trial = make_trial(reference=(Milestone(0.2, 8.0, 8.5, 1.0), Milestone(0.6, 8.5, 8.6, 1.0)), cost_threshold=2000.0)
     assert trained(trial, machine, [0.1] * 8 + [0.95]) == 9
     assert trial.reached and Summary.read(tmp_path / "summary.json").least_epochs is None
 
 
 def test_the_first_epochs_never_tell(make_trial, machine):
-    assert trained(make_trial(reference=((0.3, 20.0, 0.0),)), machine, [0.1]) == 3
+    assert trained(make_trial(reference=(Milestone(0.3, 1.0, 1e6, 1.0),)), machine, [0.1]) == 3
 
 
 def test_an_attempt_that_goes_on_counts_the_epochs_before_it_and_is_given_a_few(make_trial, machine):
-    trial = make_trial(reference=((0.3, 1.0, 0.1),), max_epochs=30)
+    trial = make_trial(reference=(Milestone(0.3, 4.0, 8.9, 1.0),), max_epochs=30)
     assert trained(trial, machine, [0.1], start=20) == 23
-    again = make_trial(reference=((0.3, 1.0, 0.1),), max_epochs=30)
+    again = make_trial(reference=(Milestone(0.3, 4.0, 8.9, 1.0),), max_epochs=30)
     assert trained(again, machine, [0.5], start=20) == 30
+    relapsed = make_trial(reference=(Milestone(0.3, 4.0, 8.9, 1.0),), max_epochs=30, earlier_best_metric=0.5)
+    assert trained(relapsed, machine, [0.1], start=20) == 30
 
 
 def test_what_earlier_attempts_cost_leaves_fewer_epochs(make_trial, machine):
-    knobs = {"reference": ((0.3, 1.0, 0.1),), "max_epochs": 30, "cost_threshold": 3600.0}
+    knobs = {"reference": (Milestone(0.3, 4.0, 8.9, 1.0),), "max_epochs": 30, "cost_threshold": 3600.0}
     assert trained(make_trial(**knobs), machine, [0.1]) == 9
     burdened = make_trial(earlier_energy_j=2000.0, earlier_time_s=10.0, **knobs)
     assert trained(burdened, machine, [0.1]) == 4

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from zeus_kfp.zeus_core.learning_curve import LEAST_EPOCHS, Curve, Reference, least_epochs
+from zeus_kfp.zeus_core.learning_curve import LEAST_EPOCHS, Curve, Reference, milestones_ahead
 from zeus_kfp.zeus_core.simulation.traces import TrainRow
 
 
@@ -71,11 +71,13 @@ def hopeless_after(
     """
     worst = -math.inf if higher_is_better else math.inf
     for (since, metric), (until, _) in pairwise([(0.0, worst), *curve, (math.inf, worst)]):
-        factor = least_epochs(reference, 1.0, metric, higher_is_better=higher_is_better)
-        if factor:
-            epochs = max(since, LEAST_EPOCHS, math.floor(allowed / factor) + 1.0)
-            if epochs < min(until, allowed):
-                return epochs, epochs * factor
+        ahead = milestones_ahead(reference, metric, higher_is_better=higher_is_better)
+        if not ahead:
+            return None
+        after = math.floor(min(milestone.hopeless_after(allowed) for milestone in ahead))
+        epochs = max(since, LEAST_EPOCHS, after + 1.0)
+        if epochs < min(until, allowed):
+            return epochs, max(milestone.least_after(epochs) for milestone in ahead)
     return None
 
 

@@ -27,6 +27,7 @@ class Assignment:
         arguments: The user's own arguments.
         earlier_energy_j: Energy in J that earlier attempts at this trial took.
         earlier_time_s: Time in s that they took.
+        earlier_best_metric: Best metric that they reported; None without any.
     """
 
     plan: TrialPlan
@@ -38,6 +39,7 @@ class Assignment:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     earlier_energy_j: float = 0.0
     earlier_time_s: float = 0.0
+    earlier_best_metric: float | None = None
 
     def to_json(self) -> str:
         """Return the assignment as a JSON object.

@@ -44,7 +44,7 @@ class Logbook:
         self.phases = PhaseTotals(instrument, assignment.plan.batch_size, group)
         self._hardware = Hardware.of(instrument.meter)
         self._spending = self._new_spending()
-        self._prospect = Prospect(assignment.plan)
+        self._prospect = Prospect(assignment.plan, assignment.earlier_best_metric)
         self._first: Reading | None = None
         self._mark: Reading | None = None
         self._total: Spent | None = None

@@ -7,14 +7,15 @@ from zeus_kfp.zeus_core.trial import TrialPlan
 class Prospect:
     """What the metrics of a trial promise."""
 
-    def __init__(self, plan: TrialPlan) -> None:
+    def __init__(self, plan: TrialPlan, best_metric: float | None = None) -> None:
         """Start before the first epoch of an attempt at the trial.
 
-        What an earlier attempt showed is not known; as an epoch counts wherever it was trained, only a metric that has
-        since got worse can count against the trial, and that not before a few epochs.
+        Args:
+            plan: The trial's plan.
+            best_metric: The best that earlier attempts reported, whose epochs count too; None without any.
         """
         self._plan = plan
-        self._best: float | None = None
+        self._best = best_metric
         self._count = 0
         self.least_epochs: float | None = None
         """Epochs that the trial very likely needs at least, once it is hopeless."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.zeus_core.simulation.test_replay import Scripted
-from zeus_kfp.zeus_core.learning_curve import LEAST_EPOCHS, least_epochs
+from zeus_kfp.zeus_core.learning_curve import LEAST_EPOCHS, Milestone, least_epochs
 from zeus_kfp.zeus_core.simulation import EpochPower, JobTruth, Scenario, SizeTruth, job_truth, recorded_job, replay
 from zeus_kfp.zeus_core.simulation.curves import hopeless_after, stretched
 from zeus_kfp.zeus_core.simulation.traces import PowerRow, TrainingTask, TrainRow
@@ -27,16 +27,19 @@ def size_of(epochs: float, *way: tuple[float, float]) -> SizeTruth:
     return SizeTruth((epochs,), POWER, (way,))
 
 
-# At 8 and 16 half the target takes half the epochs; at 32 it comes late, and 64 waits and then makes it.
+# At 4 to 16 half the target takes half the epochs; at 32 it comes late, and 64 waits and then makes it.
 TRUTH = JobTruth(
     {
+        4: size_of(10, (3, 0.2), (5, 0.5), (10, 1.0)),
         8: size_of(20, (5, 0.2), (10, 0.5), (20, 1.0)),
-        16: size_of(20, (5, 0.2), (10, 0.5), (20, 1.0)),
+        16: size_of(30, (7, 0.2), (15, 0.5), (30, 1.0)),
         32: size_of(math.inf, (20, 0.2), (60, 0.5)),
-        64: size_of(30, (5, 0.2), (24, 0.5), (30, 1.0)),
+        64: size_of(40, (10, 0.2), (34, 0.5), (40, 1.0)),
     },
     100.0,
 )
+BEFORE = (4, 8, 16, 8)
+"""Sizes of trials that tell enough."""
 JOB = recorded_job(TRUTH, default_batch_size=8, target_metric=1.0, max_epochs=50, hopeless_stop=True)
 
 
@@ -60,37 +63,33 @@ def test_a_metric_that_falls_is_told_by_its_trace() -> None:
 
 
 def test_a_hopeless_trial_stops_early_and_counts_as_if_it_had_not() -> None:
-    policy = Scripted(8, 32, 16)
-    run = replay(JOB, TRUTH, policy, 2, seed=0)
-    stopped = run.trials[1].outcome
-    assert [trial.outcome.state for trial in run.trials] == [
-        TrialState.REACHED,
-        TrialState.NOT_REACHED,
-        TrialState.REACHED,
-    ]
+    policy = Scripted(*BEFORE, 32, 16)
+    run = replay(JOB, TRUTH, policy, 5, seed=0)
+    stopped = run.trials[4].outcome
+    assert [trial.batch_size for trial in run.trials if trial.outcome.state is TrialState.NOT_REACHED] == [32]
     assert LEAST_EPOCHS < stopped.epochs < 50 and stopped.cost == 10 * stopped.epochs
     assert stopped.least_epochs is not None and stopped.least_epochs > 50 and not stopped.would_reach
-    arm = policy.asked[2][0].arm(32)
+    arm = policy.asked[5][0].arm(32)
     assert arm.evidence.unreached_epochs == stopped.least_epochs
     assert arm.mean_cost == pytest.approx(10 * stopped.least_epochs)
     assert arm.evidence.epoch_cost == 10.0
 
 
 def test_the_first_trials_have_no_reference_and_the_knob_takes_it_away() -> None:
-    (unknown, _, _) = replay(JOB, TRUTH, Scripted(32, 8, 16), 2, seed=0).trials
-    assert (unknown.outcome.epochs, unknown.outcome.least_epochs) == (50, None)
-    run = replay(replace(JOB, hopeless_stop=False), TRUTH, Scripted(8, 32, 16), 2, seed=0)
-    assert [trial.outcome.epochs for trial in run.trials] == [20, 50, 20]
+    run = replay(JOB, TRUTH, Scripted(4, 8, 32, 16), 3, seed=0)
+    assert (run.trials[2].outcome.epochs, run.trials[2].outcome.least_epochs) == (50, None)
+    run = replay(replace(JOB, hopeless_stop=False), TRUTH, Scripted(*BEFORE, 32, 16), 5, seed=0)
+    assert [trial.outcome.epochs for trial in run.trials] == [10, 20, 30, 20, 50, 30]
 
 
 def test_a_plateau_is_waited_for_while_the_target_may_still_be_reached() -> None:
-    run = replay(JOB, TRUTH, Scripted(8, 16, 64), 3, seed=0)
-    assert [trial.outcome.state for trial in run.trials] == [TrialState.REACHED] * 3
+    run = replay(JOB, TRUTH, Scripted(*BEFORE, 64), 5, seed=0)
+    assert [trial.outcome.state for trial in run.trials] == [TrialState.REACHED] * 5
 
 
 def test_a_stop_that_was_wrong_is_told() -> None:
     late = JobTruth({**TRUTH.sizes, 32: size_of(49, (40, 0.2), (45, 0.5), (49, 1.0))}, 100.0)
-    stopped = replay(JOB, late, Scripted(8, 32, 16), 2, seed=0).trials[1].outcome
+    stopped = replay(JOB, late, Scripted(*BEFORE, 32, 16), 5, seed=0).trials[4].outcome
     assert stopped.state is TrialState.NOT_REACHED and stopped.would_reach
 
 
@@ -106,7 +105,7 @@ def test_noise_stretches_the_way_to_the_target_with_its_epochs() -> None:
 WAYS = st.lists(st.tuples(st.integers(1, 40), st.floats(0, 0.99)), max_size=8).map(
     lambda points: tuple(zip(*(sorted(set(column)) for column in zip(*points, strict=True)), strict=False))
 )
-MILESTONES = st.tuples(st.floats(0, 1), st.floats(0, 3), st.floats(0, 1))
+MILESTONES = st.builds(Milestone, st.floats(0, 1), st.floats(1, 40), st.floats(1, 100), st.floats(0, 1))
 
 
 @given(reference=st.lists(MILESTONES, max_size=5).map(tuple), way=WAYS, allowed=st.integers(1, 60))

@@ -8,10 +8,11 @@ above that at the n_b trials of each other size b that reached the target, and a
 with c_b the geometric mean of their costs and a_b the most that one was given up at. A size that is expected to cost
 more than the default, and is not the cheapest, is tried only while
 
-    spent + now_b - usual <= PURSE usual
+    spent + now_b - usual <= max(PURSE, SHARE n) usual
 
-as in conservative bandits [1]: savings fill the purse again, so that it binds only where the default is hard to beat.
-The trials in flight count as they are expected to end.
+after n trials that reached the target, as in conservative bandits [1]: savings fill the purse again, so that it binds
+only where the default is hard to beat; and it grows, so that a size which a few dear trials have put out of reach is
+not so for ever. The trials in flight count as they are expected to end.
 
 References:
     [1] Wu, Shariff, Lattimore, Szepesvari, "Conservative Bandits", ICML 2016.
@@ -33,6 +34,8 @@ PURSE = 1.0
 To be at most 15 % above the default after 10 recurrences, and 3 % after 50, are both one and a half of its recurrences.
 One of them is spent on purpose; half is left for trials that turn out dearer than expected.
 """
+SHARE = 0.02
+"""Share of the recurrences whose cost at the default it may be, where that is more: after the first fifty."""
 
 
 def beyond_purse(
@@ -49,10 +52,14 @@ def beyond_purse(
         usual: Expected cost in J of a recurrence at the default batch size.
         most: Cost in J at which a trial is given up at present.
     """
-    spent = sum(_spent(learnt.arm(size).evidence, usual, most, size == job.default_batch_size) for size in sizes)
+    evidence = [learnt.arm(size).evidence for size in sizes]
+    spent = sum(
+        _spent(one, usual, most, size == job.default_batch_size) for one, size in zip(evidence, sizes, strict=True)
+    )
     spent += sum(max(float(now[index]) - usual, 0.0) for index in flying)
+    may_be_spent = max(PURSE, SHARE * sum(one.log_cost.count for one in evidence)) * usual
     above = now - usual
-    return [int(index) for index in np.flatnonzero((above > 0) & (spent + above > PURSE * usual))]
+    return [int(index) for index in np.flatnonzero((above > 0) & (spent + above > may_be_spent))]
 
 
 def _spent(evidence: Evidence, usual: float, most: float, is_default: bool) -> float:
