@@ -64,7 +64,7 @@ def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("NVIDIA driver", Verdict.GOOD, devices.driver_version or "unknown version")
         for gpu, energy_j in zip(devices.gpus, devices.energies_j(), strict=True):
             yield Finding(f"GPU {gpu.index}", Verdict.GOOD, f"{gpu.model or 'unknown model'}, {_limits(devices, gpu)}")
-            if energy_j is None:
+            if not energy_j:  # one at 0 has never counted
                 polled = "its power is polled instead" if devices.power_w() is not None else "nor its power can be read"
                 yield Finding(f"GPU {gpu.index}: energy counter", Verdict.LACKING, f"none; {polled}")
         if len(devices.models) > 1:
@@ -170,7 +170,7 @@ def doctor_table(findings: Sequence[Finding]) -> "Table":
 
     table = Table(box=SIMPLE_HEAD)
     for name in ("", "what", "found, and what to change"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")  # a path that is cut off helps nobody
     for finding in findings:
         advice = f"\n→ {finding.advice}" if finding.advice else ""
         table.add_row(finding.verdict.value, finding.subject, Text(finding.found + advice))

@@ -336,7 +336,7 @@ def list_profiles(
         "average_power_w",
         "throughput_samples_per_s",
     )
-    _write(records, (*columns, "accelerator"), form)
+    _write(records, (*columns, "accelerator", "accelerator_count"), form)
 
 
 @arms.command("list")

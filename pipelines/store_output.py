@@ -15,7 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from zeus_kfp.components.close_recurrence.report_format import ESTIMATED
+
 UNKNOWN = "-"
+_OF_ENERGY = ("energy_j", "average_power_w")
 
 
 class Format(StrEnum):
@@ -83,8 +86,13 @@ def _table(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Tabl
         table.add_column(column.replace("_", "\n"), justify="right" if numeric else "left", overflow="fold")
     for record in records:
         # As text: a name in brackets is no markup.
-        table.add_row(*(Text(_cell(record[column])) for column in columns))
+        table.add_row(*(Text(_mark(record, column) + _cell(record[column])) for column in columns))
     return table
+
+
+def _mark(record: Mapping[str, Any], column: str) -> str:
+    is_estimate = column in _OF_ENERGY and record[column] is not None and record.get("energy_estimated")
+    return ESTIMATED if is_estimate else ""
 
 
 def _cell(value: Any) -> str:

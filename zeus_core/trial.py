@@ -155,7 +155,7 @@ class TrialOutcome:
         time_s: Time in s over all attempts.
         energy_source: Name of the meter ("nvml", "estimate", …); "" if there was none.
         energy_estimated: Whether the energy was estimated, not measured, be it that of an earlier attempt alone.
-        second_energy_j: Energy in J of the last attempt's epochs by the meter that checks the first one; None without.
+        second_energy_j: Energy in J of the last attempt by the meter that checks the first one; None without.
         second_energy_source: Name of that meter; "" if there was none.
         max_power_w: Rated power in W over all GPUs used; 0 if unknown.
         accelerator: Model of the GPU, or of the CPU where there is none.

@@ -2,7 +2,8 @@
 
 from zeus_kfp.components.close_recurrence.report_data import ReportData
 from zeus_kfp.components.close_recurrence.report_format import count, energy, line, plural
-from zeus_kfp.state_store.records import RecurrenceState
+from zeus_kfp.state_store.records import RecurrenceState, TrialRecord
+from zeus_kfp.zeus_core.meters.checked import disagree
 from zeus_kfp.zeus_core.trial import TrialState
 
 _WITHOUT_COST = (TrialState.OOM, TrialState.FAILED, TrialState.EXPIRED)
@@ -14,6 +15,7 @@ def caveats(data: ReportData) -> tuple[str, ...]:
         sentence
         for sentence in (
             _estimated(data),
+            _disagreeing(data),
             _baseline_basis(data),
             _without_cost(data),
             _without_model(data),
@@ -33,6 +35,26 @@ def _estimated(data: ReportData) -> str:
     which = "" if estimated == len(known) else f" in {estimated:,} of {plural(len(known), 'trial')}"
     rest = ", and so is what the costs take from it" if data.job.spec.eta_knob > 0 else ""
     return f"Energy estimated, not measured{which} (marked ≈){rest}."
+
+
+def _disagreeing(data: ReportData) -> str:
+    apart = [trial for trial in data.trials if _has_disagreeing_meters(trial)]
+    if not apart:
+        return ""
+    last = apart[-1]
+    return (
+        f"Two meters differ by half or more in {plural(len(apart), 'trial')}, last in trial {last.number:,}: "
+        f"{energy(last.energy_j)} by {line(last.energy_source)}, {energy(last.second_energy_j)} by "
+        f"{line(last.second_energy_source)}. The first one counts."
+    )
+
+
+def _has_disagreeing_meters(trial: TrialRecord) -> bool:
+    if trial.energy_j is None or trial.second_energy_j is None or trial.time_s is None:
+        return False
+    # The second energy is that of the last attempt alone.
+    is_same_stretch = trial.attempts == 1 and not trial.energy_estimated
+    return is_same_stretch and disagree(trial.energy_j, trial.second_energy_j, trial.time_s)
 
 
 def _baseline_basis(data: ReportData) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from zeus_kfp.zeus_core.meters import Meter
+from zeus_kfp.zeus_core.meters.checked import Second
 from zeus_kfp.zeus_core.meters.estimate import DEFAULT_CORE_POWER_W
 from zeus_kfp.zeus_core.training.instrument import Spent
 from zeus_kfp.zeus_core.training.summary import Summary
@@ -21,6 +22,7 @@ class Measured:
         max_power_w: Rated power in W; 0 if unknown.
         accelerator: Model of the GPU, or of the CPU.
         accelerator_count: How many of them.
+        second: The energy of this attempt by the meter that checks the first one.
     """
 
     energy_j: float | None
@@ -30,17 +32,18 @@ class Measured:
     max_power_w: float
     accelerator: str
     accelerator_count: int
+    second: Second = Second()
 
     @classmethod
-    def from_outside(cls, seen: Spent, meter: Meter) -> Self:
-        """Return what the supervisor's meter saw around the process.
+    def from_outside(cls, seen: Spent, meter: Meter, second: Second) -> Self:
+        """Return what the supervisor's meter, and the one that checks it, saw around the process.
 
         Where it saw nothing, the rated power over the whole time stands in, as an estimate.
         """
         if seen.energy_j:
-            return cls._of(seen.energy_j, seen.time_s, meter.name, meter.estimated, meter)
+            return cls._of(seen.energy_j, seen.time_s, meter.name, meter.estimated, meter, second)
         rated_j = rated_power_w(meter) * seen.time_s
-        return cls._of(rated_j or None, seen.time_s, "rated power", True, meter)
+        return cls._of(rated_j or None, seen.time_s, "rated power", True, meter, second)
 
     @classmethod
     def from_inside(cls, told: Summary, seen: Spent) -> Self | None:
@@ -60,6 +63,7 @@ class Measured:
             told.max_power_w,
             told.accelerator,
             told.accelerator_count,
+            Second(told.second_energy_j, told.second_energy_source),
         )
 
     def with_earlier(self, earlier: Spent, *, is_known: bool) -> Self:
@@ -76,8 +80,11 @@ class Measured:
         return replace(total, energy_source=f"{self.energy_source} and rated power", energy_estimated=True)
 
     @classmethod
-    def _of(cls, energy_j: float | None, time_s: float, source: str, estimated: bool, meter: Meter) -> Self:
-        return cls(energy_j, time_s, source, estimated, meter.max_power_w, meter.accelerator, meter.accelerator_count)
+    def _of(
+        cls, energy_j: float | None, time_s: float, source: str, estimated: bool, meter: Meter, second: Second
+    ) -> Self:
+        hardware = (meter.max_power_w, meter.accelerator, meter.accelerator_count)
+        return cls(energy_j, time_s, source, estimated, *hardware, second)
 
 
 def rated_power_w(meter: Meter) -> float:

@@ -208,7 +208,7 @@ class _Run:
         verdict = judge(plan, evidence)
         ended_well = verdict.state in (TrialState.REACHED, TrialState.NOT_REACHED) and not ended.stopped
         told = Measured.from_inside(summary, ended.seen) if summary and ended_well else None
-        measured = told or Measured.from_outside(ended.seen, meter)
+        measured = told or Measured.from_outside(ended.seen, meter, ended.second)
         outcome = outcome_of(
             verdict,
             evidence,

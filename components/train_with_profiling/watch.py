@@ -10,6 +10,7 @@ from zeus_kfp.components.train_with_profiling.kin import taking_in_orphans
 from zeus_kfp.components.train_with_profiling.ledger import Ledger
 from zeus_kfp.components.train_with_profiling.limits import Limits
 from zeus_kfp.components.train_with_profiling.termination import Terminated, signals_held
+from zeus_kfp.zeus_core.meters.checked import Second, SecondCount
 from zeus_kfp.zeus_core.power import repair_limits
 from zeus_kfp.zeus_core.training.history import EpochRecord
 from zeus_kfp.zeus_core.training.instrument import Instrument, Reading, Spent
@@ -34,12 +35,14 @@ class Ended:
         stopped: Why its supervisor ended it; "" if it ended by itself.
         last_lines: Last lines of its output, oldest first.
         seen: What it took, as seen from outside.
+        second: The same energy by the meter that checks the first one.
     """
 
     exit_code: int
     stopped: str
     last_lines: Sequence[str]
     seen: Spent
+    second: Second
 
 
 class Watch:
@@ -72,6 +75,7 @@ class Watch:
         self._limits = limits
         self._say = say
         self._start = instrument.read()
+        self._second = SecondCount(instrument.meter)
         self._last_beat_s = self._start.time_s
 
     def run(self, argv: Sequence[str], environ: Mapping[str, str], *, cap_s: float, grace_s: float) -> Ended:
@@ -104,10 +108,10 @@ class Watch:
                 # It has put back the power limits that it changed, unless it was killed.
                 repair_limits(environ, patience_s=REPAIR_PATIENCE_S)
         self._report(self._follower.read_new(final=True))
-        seen = self._start.until(self._instrument.read())
+        seen, second = self._start.until(self._instrument.read()), self._second.so_far()
         if child.exit_code is None:
-            return Ended(-signal.SIGKILL, f"{stopped}; its process could not be killed", child.last_lines, seen)
-        return Ended(child.exit_code, stopped, child.last_lines, seen)
+            return Ended(-signal.SIGKILL, f"{stopped}; its process could not be killed", child.last_lines, seen, second)
+        return Ended(child.exit_code, stopped, child.last_lines, seen, second)
 
     def _follow(self, child: ChildProcess, cap_s: float) -> str:
         """Return "" once the process has ended by itself, or why it must be ended."""

@@ -174,10 +174,12 @@ def test_a_limit_that_is_left_changed_is_said(fake_gpus, train, capfd):
     assert "had a power limit of 250 W before this trial, and has 220 W after it" in said
 
 
-def test_both_meters_energies_are_in_the_outcome(train):
-    outcome = train("pass")
+# Training that tells nothing any more is measured from outside.
+@pytest.mark.parametrize("code", ["pass", "os._exit(3)"])
+def test_both_meters_energies_are_in_the_outcome(train, code):
+    outcome = train(code)
     assert (outcome.energy_source, outcome.second_energy_source) == ("nvml", "nvml-polling")
-    assert outcome.second_energy_j is not None
+    assert outcome.second_energy_j is not None and outcome.energy_j > 0
 
 
 def test_a_pod_that_is_killed_whole_is_repaired_by_the_next_trial(fake_gpus, train, tmp_path):

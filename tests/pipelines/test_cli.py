@@ -120,6 +120,20 @@ def test_no_figure_or_state_is_cut_in_two_where_the_terminal_is_narrow(store, mo
     assert {"reached", "123457", "6.366", "0.9711"} <= set(run("trials", "list", "--job", "job").split())
 
 
+@pytest.mark.parametrize(("estimated", "mark"), [(True, "≈"), (False, "")])
+def test_an_estimate_is_called_one_in_every_table(store, monkeypatch, estimated, mark):
+    monkeypatch.setenv("COLUMNS", "160")
+    store.open_recurrence(SPEC, "run-1")
+    store.suggest("job", "run-1", 1)
+    spent = {"metric": 0.97, "energy_j": 1234.0, "time_s": 6.0, "max_power_w": 50.0, "energy_estimated": estimated}
+    row = Profile(16, "train", None, 45.5, 800.0, "CPU", 4, energy_estimated=estimated)
+    store.report("job", "run-1", 1, TrialOutcome(TrialState.REACHED, epochs=12, **spent), [row])
+    store.close_recurrence("job", "run-1")
+    for records in ("recurrences", "trials"):
+        assert f"{mark}1234" in run(records, "list", "--job", "job").split()
+    assert {f"{mark}45.5", "CPU", "4"} <= set(run("profiles", "list", "--job", "job").split())
+
+
 def test_a_hopeless_trial_is_told_apart_in_every_form(two_jobs):
     with StateStore.from_environment() as store:
         store.open_recurrence(store.job("job").spec, "run-9")

@@ -143,8 +143,9 @@ def test_a_gpu_that_a_stranger_works_on_would_be_left_alone(found, fake_gpus, ma
     assert f"process {stranger} works on GPU 0" in finding.found
 
 
-def test_a_card_without_a_counter(found, fake_gpus):
-    fake_gpus.set(ENERGY="unsupported")
+@pytest.mark.parametrize("counter", ["unsupported", "stuck"])
+def test_a_card_without_a_counter_that_counts(found, fake_gpus, counter):
+    fake_gpus.set(ENERGY=counter)
     findings = found()
     assert findings["GPU 0: energy counter"].found == "none; its power is polled instead"
     assert findings["energy"].found.startswith("measured: nvml-polling")
@@ -234,6 +235,19 @@ def test_the_command_shows_it_and_fails_where_something_is_broken(found, fake_gp
     assert (shown.exit_code, "power limit 250 W of 100 to 300 W" in shown.output) == (0, True)
     fake_gpus.set(GPUS="2", NAME_1="Other GPU")
     assert CliRunner().invoke(app, ["doctor"]).exit_code == 1
+
+
+def test_what_is_to_be_typed_is_never_cut_off(found, tmp_path):
+    folder = tmp_path / "a-folder-with-a-name-that-is-far-too-long-for-a-column-of-a-narrow-terminal"
+    found(ZEUS_KFP_RAPL_FOLDER=str(folder))
+    shown = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "60"}).output
+    assert f"{folder}/intel-rapl:*/energy_uj" in "".join(shown.split())
+
+
+def test_gpus_that_are_hidden_by_mistake_are_broken(found, fake_gpus):
+    fake_gpus.set(GPUS="2")
+    finding = found(CUDA_VISIBLE_DEVICES="cuda:0")["NVIDIA GPUs"]
+    assert (finding.verdict, "this machine has 2 GPUs" in finding.advice) == (Verdict.BROKEN, True)
 
 
 def test_numbers_that_may_mean_other_cards_are_broken(found, fake_gpus):

@@ -1,7 +1,7 @@
 import pytest
 
 from zeus_kfp.zeus_core.meters import open_meter
-from zeus_kfp.zeus_core.meters.checked import CheckedMeter
+from zeus_kfp.zeus_core.meters.checked import CheckedMeter, SecondCount
 
 
 class Scripted:
@@ -65,3 +65,13 @@ def test_the_counter_of_a_gpu_is_checked_by_its_power(fake_gpus):
     assert (meter.name, meter.second.name) == ("nvml", "nvml-polling")
     meter.close()
     assert (meter.energy_j(), meter.second.energy_j()) == (None, None)
+
+
+@pytest.mark.parametrize(("readings", "energy_j"), [([70, 100], 30), ([None, 100], None), ([70, None], None)])
+def test_the_second_energy_counts_from_a_moment_on(readings, energy_j):
+    meter = CheckedMeter(Scripted("nvml", []), Scripted("nvml-polling", readings))
+    assert SecondCount(meter).so_far() == (energy_j, "nvml-polling")
+
+
+def test_what_nothing_checks_has_no_second_energy():
+    assert SecondCount(Scripted("rapl", [])).so_far() == (None, "")

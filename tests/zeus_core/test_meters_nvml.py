@@ -67,6 +67,12 @@ def test_only_the_gpus_of_this_process_count(measure, visible, count, step_j):
     assert values["readings"] == [0.0, step_j, 2 * step_j]
 
 
+def test_a_gpu_that_others_may_have_parts_of_is_named(measure):
+    values = measure(FAKE_NVML_GPUS="3", FAKE_NVML_MIG_1="on")
+    assert (values["readings"], values["warnings"].count("WARNING")) == ([0.0, 6.0, 12.0], 1)
+    assert "divided (MIG): GPU 1. Only a whole GPU has an energy" in values["warnings"]
+
+
 @pytest.mark.parametrize(
     "variables",
     [
@@ -93,6 +99,7 @@ def test_without_a_gpu_the_energy_is_estimated_in_silence(measure, variables):
         ({"FAKE_NVML_INIT": "999"}, "Unknown Error", "see what nvidia-smi"),
         ({"FAKE_NVML_GPUS": "2", "FAKE_NVML_LOST_1": "yes"}, "GPU 1 can't be opened", "name the other GPUs"),
         ({"FAKE_NVML_GPUS": "2", "CUDA_VISIBLE_DEVICES": "4"}, "no GPU is visible", "this machine has 2 GPUs"),
+        ({"FAKE_NVML_GPUS": "2", "CUDA_VISIBLE_DEVICES": "cuda:0"}, "no GPU is visible", "name them by their numbers"),
     ],
 )
 def test_gpus_that_cannot_be_opened_are_never_left_out_in_silence(measure, variables, cause, advice):

@@ -4,6 +4,8 @@ import threading
 import pytest
 
 from zeus_kfp.zeus_core.meters.polling import PollingMeter
+from zeus_kfp.zeus_core.training.instrument import Instrument
+from zeus_kfp.zeus_core.training.windows import Windows
 
 
 class Source:
@@ -69,3 +71,38 @@ def test_a_forked_process_measures_nothing_and_waits_for_no_thread_that_it_has_n
             os._exit(0 if is_none else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert meter.energy_j() is not None
+
+
+class AveragingGpu(Source):
+    """A GPU whose power goes from 100 to 300 W at second 0, and that tells the mean of the last second, as many do."""
+
+    def __init__(self):
+        super().__init__([])
+        self.now_s = 0.0
+
+    def power_w(self):
+        return 100 + 200 * min(self.now_s, 1.0)
+
+    def clock(self):
+        return self.now_s
+
+
+def test_once_it_has_settled_a_window_shows_the_new_power_alone():
+    gpu = AveragingGpu()
+    meter = PollingMeter(gpu, interval_s=float("inf"), clock=gpu.clock)
+    readings_j = {}
+    for tenths in range(40):
+        gpu.now_s = tenths / 10
+        readings_j[tenths] = meter.energy_j()
+    first, last = round(meter.settling_s * 10), round((meter.settling_s + meter.shortest_window_s) * 10)
+    assert readings_j[last] - readings_j[first] == pytest.approx(300 * meter.shortest_window_s)
+    assert readings_j[first] < 250
+
+
+@pytest.mark.parametrize(("time_s", "is_trusted"), [(0.5, False), (1.0, False), (1.9, False), (2.0, True)])
+def test_a_window_not_much_longer_than_the_time_that_power_is_averaged_over_is_not_trusted(time_s, is_trusted):
+    gpu = AveragingGpu()
+    windows = Windows(Instrument(PollingMeter(gpu, interval_s=float("inf"), clock=gpu.clock), gpu.clock, lambda: None))
+    windows.begin("step")
+    gpu.now_s += time_s
+    assert windows.end("step").is_trusted is is_trusted

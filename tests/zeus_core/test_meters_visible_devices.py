@@ -32,8 +32,8 @@ def test_only_the_gpus_that_cuda_would_show(value, indices):
 
 @pytest.mark.parametrize(
     ("value", "is_none"),
-    [(None, False), ("", True), (" ", True), ("-1", True), ("NoDevFiles", True), (",0", True), ("²", True)]
-    + [(value, False) for value in ("0", " 3,9", "GPU-55", "MIG-4e2b0f0a")],
+    [(value, True) for value in ("", " ", "-1", "NoDevFiles", "none", ",0")]
+    + [(value, False) for value in (None, "0", " 3,9", "GPU-55", "MIG-4e2b0f0a", "cuda:0", "all", "²")],
 )
-def test_a_value_that_hides_every_gpu_is_known_without_asking_for_them(value, is_none):
+def test_hiding_every_gpu_on_purpose_is_told_from_a_mistake(value, is_none):
     assert names_none(value) is is_none

@@ -201,6 +201,27 @@ def test_train_and_eval_give_a_profile_row_each(make_trial, machine, tmp_path):
     )
 
 
+def test_energy_that_never_moved_is_unknown_in_history_and_summary(make_trial, machine, tmp_path):
+    trial = make_trial()
+    for _ in trial.epochs():
+        for _ in trial.train(range(4)):
+            machine.work(0.0, 0.5)
+        trial.report_metric(0.9)
+    assert json.loads((tmp_path / "history.jsonl").read_text())["energy_j"] is None
+    assert (summary(tmp_path).energy_j, summary(tmp_path).time_s, summary(tmp_path).profiles) == (None, 2.0, ())
+
+
+@pytest.mark.parametrize("estimated", [False, True])
+def test_a_row_says_whether_its_power_is_an_estimate(make_trial, machine, tmp_path, estimated):
+    machine.estimated = estimated
+    trial = make_trial()
+    for _ in trial.epochs():
+        for _ in trial.train(range(4)):
+            machine.work(30.0, 0.5)
+        trial.report_metric(0.9)
+    assert [row.energy_estimated for row in summary(tmp_path).profiles] == [estimated]
+
+
 def test_an_evaluation_inside_the_training_loop_counts_once(make_trial, machine, tmp_path):
     trial = make_trial()
     for _ in trial.epochs():

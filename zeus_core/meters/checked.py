@@ -3,12 +3,27 @@
 import logging
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from zeus_kfp.zeus_core.meters.interface import Meter
 
 logger = logging.getLogger(__name__)
 
 _LARGEST_DISAGREEMENT = 0.5
+_LEAST_TIME_S = 10.0
+"""Before that two meters may well differ: the second one is read once a second."""
+
+
+def disagree(first_j: float, second_j: float, time_s: float) -> bool:
+    """Return whether two energies in J of the same stretch differ by half or more of the larger one.
+
+    Args:
+        first_j: By one meter.
+        second_j: By another.
+        time_s: How long the stretch was in s; of one that is too short to tell, False is returned.
+    """
+    largest_j = max(first_j, second_j)
+    return time_s >= _LEAST_TIME_S and abs(first_j - second_j) >= largest_j * _LARGEST_DISAGREEMENT > 0
 
 
 class CheckedMeter:
@@ -61,8 +76,7 @@ class CheckedMeter:
             return
         start_s, first_start_j, second_start_j = self._start
         spent_j = (first_j - first_start_j, second_j - second_start_j)
-        is_long = now_s - start_s >= max(self.shortest_window_s, self.second.shortest_window_s) * 5
-        if is_long and max(spent_j) > 0 and abs(spent_j[0] - spent_j[1]) >= max(spent_j) * _LARGEST_DISAGREEMENT:
+        if disagree(*spent_j, now_s - start_s):
             self._has_warned = True
             logger.warning(
                 "%s and %s disagree about the energy of %d x %s in %.3g s: %.4g J and %.4g J. The first one counts",
@@ -73,3 +87,32 @@ class CheckedMeter:
                 now_s - start_s,
                 *spent_j,
             )
+
+
+class Second(NamedTuple):
+    """What the meter that checks another one has to say.
+
+    Attributes:
+        energy_j: Energy in J; None if it can't be known, or there is no such meter.
+        source: Its name; "" if there is none.
+    """
+
+    energy_j: float | None = None
+    source: str = ""
+
+
+class SecondCount:
+    """Counts, from some moment, by the meter that checks another one."""
+
+    def __init__(self, meter: Meter) -> None:
+        """Begin to count; ``meter`` is the one that is checked, or one that nothing checks."""
+        self._meter = meter.second if isinstance(meter, CheckedMeter) else None
+        self._start_j = self._meter.energy_j() if self._meter else None
+
+    def so_far(self) -> Second:
+        """Return the energy since then."""
+        if self._meter is None:
+            return Second()
+        now_j = self._meter.energy_j()
+        known = now_j is not None and self._start_j is not None
+        return Second((now_j or 0.0) - (self._start_j or 0.0) if known else None, self._meter.name)

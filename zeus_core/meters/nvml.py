@@ -1,5 +1,6 @@
 """Energy of NVIDIA GPUs: their energy counter, or their power integrated over time, or an estimate of that."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,8 @@ from zeus_kfp.zeus_core.meters.interface import Meter
 from zeus_kfp.zeus_core.meters.nvml_devices import NvmlDevices, open_devices
 from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.meters.polling import PollingMeter
+
+logger = logging.getLogger(__name__)
 
 
 class CounterMeter:
@@ -89,6 +92,7 @@ def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | Non
         NvmlUnavailableError: If there is no NVML, no GPU, or none of them can be read.
     """
     devices = open_devices(cuda_visible_devices, load=load)
+    _tell_divided(devices)
     # A counter at 0 has never counted, though the driver may say that there is one.
     if all(devices.energies_j()):
         return _checked(devices)
@@ -103,6 +107,15 @@ def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | Non
         gpus_left_out=True,
         advice="cost is estimated from CPU time alone; virtual GPUs need a profile that shows their power",
     )
+
+
+def _tell_divided(devices: NvmlDevices) -> None:
+    divided = [str(gpu.index) for gpu in devices.gpus if devices.is_divided(gpu)]
+    if divided:
+        logger.warning(
+            "divided (MIG): GPU %s. Only a whole GPU has an energy, so that what others do on its parts counts too",
+            ", ".join(divided),
+        )
 
 
 def _checked(devices: NvmlDevices) -> Meter:

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+_ON_PURPOSE = ("", "-1", "none", "void", "nodevfiles")
+"""The last three are what container runtimes and batch systems write."""
+
 
 def visible_devices(value: str | None, uuids: Sequence[str]) -> tuple[int, ...]:
     """Return the indices of the GPUs that CUDA would show this process, each once.
@@ -27,9 +30,11 @@ def visible_devices(value: str | None, uuids: Sequence[str]) -> tuple[int, ...]:
 
 
 def names_none(value: str | None) -> bool:
-    """Return whether a value of CUDA_VISIBLE_DEVICES hides every GPU, whatever GPUs there are."""
-    first = "" if value is None else value.split(",")[0].strip()
-    return value is not None and not (first.startswith(("GPU-", "MIG-")) or (first.isascii() and first.isdigit()))
+    """Return whether a value of CUDA_VISIBLE_DEVICES is one by which people hide every GPU on purpose.
+
+    Whatever else CUDA can't make sense of hides them too, but by mistake.
+    """
+    return value is not None and value.split(",")[0].strip().lower() in _ON_PURPOSE
 
 
 def _index(entry: str, uuids: Sequence[str]) -> int | None:

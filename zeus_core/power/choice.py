@@ -13,7 +13,7 @@ from zeus_kfp.zeus_core.meters.nvml_devices import (
     open_devices,
 )
 from zeus_kfp.zeus_core.power.found import limits_folder
-from zeus_kfp.zeus_core.power.interface import ObserveOnly, PowerLimiter
+from zeus_kfp.zeus_core.power.interface import NoGpu, ObserveOnly, PowerLimiter
 from zeus_kfp.zeus_core.power.limiter import GpuLimiter
 from zeus_kfp.zeus_core.power.setters import setters
 
@@ -43,7 +43,7 @@ def open_limiter(environ: Mapping[str, str] = os.environ, *, highest_w: float | 
     try:
         devices = open_devices(visible_value(environ))
     except NvmlUnavailableError as error:
-        return ObserveOnly(str(error))
+        return ObserveOnly(str(error)) if error.gpus_left_out else NoGpu(str(error))
     _check_models(devices)
     why_not = "" if may_set else f"{SWITCH_VARIABLE}=off"
     limiter = _first_that_works(devices, environ, highest_w) if may_set else why_not

@@ -34,7 +34,7 @@ class PowerLimiter(Protocol):
     """Sets one power limit on all GPUs of a trial, and puts back what it found.
 
     Attributes:
-        name: How it sets them: "nvml", "zeusd" or "observe only".
+        name: How it sets them: "nvml", "zeusd" or "observe only"; "" without any GPU.
         why_not: Why it can't, in one line; "" if it can.
         allowed: What may be asked for; None if nothing can be set.
         found_w: Limit in W of each GPU before any change; None if unknown or different.
@@ -110,6 +110,12 @@ class ObserveOnly:
 
     def close(self) -> None:
         """Do nothing; there is nothing to give back."""
+
+
+class NoGpu(ObserveOnly):
+    """Stands where there is no GPU whose limit could be set."""
+
+    name = ""
 
 
 def common_range(allowed_w: Sequence[tuple[float, float] | None], highest_w: float) -> LimitRange | None:

@@ -3,8 +3,7 @@
 import os
 from collections.abc import Callable
 
-from zeus_kfp.zeus_core.meters import Meter
-from zeus_kfp.zeus_core.meters.checked import CheckedMeter
+from zeus_kfp.zeus_core.meters.checked import SecondCount
 from zeus_kfp.zeus_core.power import PowerLimiter
 from zeus_kfp.zeus_core.training.assignment import Assignment
 from zeus_kfp.zeus_core.training.fleet import Hardware
@@ -49,8 +48,7 @@ class Logbook:
         self._first: Reading | None = None
         self._mark: Reading | None = None
         self._total: Spent | None = None
-        self._second = _second_of(instrument.meter)
-        self._second_first_j: float | None = None
+        self._second = SecondCount(instrument.meter)
         self._second_j: float | None = None
         self._epoch_count = 0
         self._metric: float | None = None
@@ -75,9 +73,8 @@ class Logbook:
         """
         self._hardware = hardware
         self._spending = self._new_spending()
-        self._second = _second_of(self._instrument.meter)
         self._first = self._mark = self._instrument.read()
-        self._second_first_j = self._second.energy_j() if self._second else None
+        self._second = SecondCount(self._instrument.meter)
         self._epoch_count = epoch_count
 
     def record_epoch(self, metric: float, *, is_settled: bool = False) -> None:
@@ -94,7 +91,7 @@ class Logbook:
             self._total = self._group.total(self._first.until(now) if self._first else Spent(None, 0.0))
         else:
             self._total = (self._total or NOTHING_SPENT) + spent
-        self._second_j = self._group.total(Spent(self._second_now_j(), 0.0)).energy_j
+        self._second_j = self._group.total(Spent(self._second.so_far().energy_j, 0.0)).energy_j
         self.phases.merge()
         self._next.add_epoch(spent, is_settled=is_settled)
         cost = self._spending.add_epoch(spent)
@@ -125,7 +122,7 @@ class Logbook:
         self.phases.end_all()
         if is_cut_short and self._mark is not None:
             self._total = self._rest_included(self._mark)
-            self._second_j = self._second_now_j() if self._group.size == 1 else self._second_j
+            self._second_j = self._second.so_far().energy_j if self._group.size == 1 else self._second_j
         if self._is_writer:
             self.write_summary(ending, reason)
 
@@ -135,11 +132,6 @@ class Logbook:
         if self._group.size == 1:
             return self._first.until(now) if self._first else None
         return (self._total or NOTHING_SPENT) + mark.until(now)
-
-    def _second_now_j(self) -> float | None:
-        """Return the energy in J by the meter that checks the first one; None if it can't be known."""
-        now_j = self._second.energy_j() if self._second else None
-        return None if now_j is None or self._second_first_j is None else now_j - self._second_first_j
 
     def _new_spending(self) -> Spending:
         earlier = Spent(self._assignment.earlier_energy_j, self._assignment.earlier_time_s)
@@ -163,13 +155,9 @@ class Logbook:
             max_power_w=self._hardware.max_power_w,
             profiles=self.phases.profiles(),
             second_energy_j=self._second_j,
-            second_energy_source=self._second.name if self._second else "",
+            second_energy_source=self._second.so_far().source,
             power_limiter=self._limiter.name,
             power_limit_found_w=self._limiter.found_w,
             power_limit_w=self.settled_limit_w,
             least_epochs=self._prospect.least_epochs,
         ).write(self._assignment.summary_path)
-
-
-def _second_of(meter: Meter) -> Meter | None:
-    return meter.second if isinstance(meter, CheckedMeter) else None

@@ -124,6 +124,33 @@ def test_measured_energy_is_not_called_an_estimate(digits):
     assert "stimated" not in " ".join(caveats(measured)) + story.tiles(measured)[1].label
 
 
+def with_meters(data, **changes):
+    measured = {"energy_j": 1000.0, "energy_source": "nvml", "energy_estimated": False, "attempts": 1, "time_s": 60.0}
+    *rest, last = data.trials
+    last = dataclasses.replace(last, **measured | {"second_energy_source": "nvml-polling"} | changes)
+    return " ".join(caveats(dataclasses.replace(data, trials=(*rest, last))))
+
+
+def test_meters_that_disagree_are_pointed_out(digits):
+    said = with_meters(digits, second_energy_j=2000.0)
+    assert f"in 1 trial, last in trial {digits.trials[-1].number}: 1.00 kJ by nvml, 2.00 kJ by nvml-polling." in said
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"second_energy_j": 1999.0},
+        {"second_energy_j": 9000.0, "time_s": 9.0},
+        {"second_energy_j": None},
+        {"second_energy_j": 9000.0, "attempts": 2},
+        {"second_energy_j": 9000.0, "energy_estimated": True},
+        {"second_energy_j": 9000.0, "energy_j": None},
+    ],
+)
+def test_meters_that_agree_or_tell_of_different_things_are_not(digits, changes):
+    assert "differ by half" not in with_meters(digits, **changes)
+
+
 def test_trials_without_a_cost_and_several_accelerators_are_pointed_out(digits):
     first, *rest = digits.trials
     mixed = dataclasses.replace(digits, trials=(dataclasses.replace(first, accelerator="H200"), *rest))

@@ -97,6 +97,14 @@ def test_training_ends_when_the_trial_does(trainer, tmp_path, max_epochs, thresh
     assert made.state.global_step == told.epochs * 8
 
 
+def test_a_trainer_that_goes_on_from_a_checkpoint_trains_the_epochs_that_are_left(trainer, tmp_path):
+    for max_epochs, epochs, resume in ((2, [1, 2], None), (5, [3, 4, 5], True)):
+        folder = tmp_path / str(max_epochs)
+        trial = Trial.local(batch_size=32, target_metric=2.0, max_epochs=max_epochs, directory=folder)
+        trainer(trial, num_train_epochs=5, save_strategy="epoch").train(resume_from_checkpoint=resume)
+        assert [line["epoch"] for line in history(folder)] == epochs
+
+
 def test_steps_of_several_batches_count_all_their_samples(trainer, tmp_path):
     trial = Trial.local(batch_size=16, target_metric=2.0, max_epochs=1, directory=tmp_path)
     trainer(trial, per_device_train_batch_size=8, gradient_accumulation_steps=2).train()

@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.meters.nvml_devices import open_devices
 from zeus_kfp.zeus_core.power import LimitRange, open_limiter, repair_limits
 
 
@@ -31,6 +32,12 @@ def test_what_is_asked_for_respects_the_card_and_what_was_found(fake_gpus, asked
     with closing(open_limiter()) as limiter:
         assert limiter.set(asked_w) == set_w
         assert fake_gpus.limits_w() == [set_w]
+
+
+def test_of_several_gpus_none_is_set_above_what_was_found_on_it(fake_gpus):
+    fake_gpus.set(GPUS="2", LIMIT_MW_1="240000")
+    with closing(open_limiter()) as limiter:
+        assert limiter.set(250) == 240
 
 
 def test_a_limit_above_the_one_found_must_be_allowed_explicitly(fake_gpus):
@@ -84,8 +91,13 @@ def test_where_limits_cannot_be_set_one_line_says_so(fake_gpus, caplog, variable
 
 def test_without_a_gpu_nothing_is_said(fake_gpus, caplog):
     fake_gpus.set(GPUS=None)
-    assert open_limiter().allowed is None
+    assert (open_limiter().name, open_limiter().allowed) == ("", None)
     assert not caplog.records
+
+
+def test_gpus_that_cannot_be_opened_are_observed(fake_gpus):
+    fake_gpus.set(INIT="4")
+    assert open_limiter().name == "observe only"
 
 
 def test_people_can_forbid_it(fake_gpus, caplog):
@@ -96,7 +108,9 @@ def test_people_can_forbid_it(fake_gpus, caplog):
 
 
 def test_a_card_that_is_not_ready_once_is_asked_again(fake_gpus):
-    fake_gpus.set(NOT_READY="1")
+    fake_gpus.set(NOT_READY="1", DEFAULT_MW="280000")
+    with closing(open_devices(None)) as devices:
+        assert devices.max_power_w == 300
     with closing(open_limiter()) as limiter:
         assert (limiter.name, limiter.set(150)) == ("nvml", 150)
 

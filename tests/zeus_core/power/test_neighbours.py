@@ -105,3 +105,13 @@ def test_an_administrator_who_puts_the_limit_found_back_ends_nothing(fake_gpus):
         administrator_sets(fake_gpus, 250)
         assert (limiter.set(150), limiter.is_over) == (150, False)
     assert fake_gpus.limits_w() == [250]
+
+
+def test_what_an_administrator_sets_after_a_trial_stays_though_the_trial_had_set_it_too(fake_gpus):
+    with closing(open_limiter()) as limiter:
+        limiter.set(150)
+    administrator_sets(fake_gpus, 150)
+    repair_limits()
+    with closing(open_limiter()) as limiter:
+        assert limiter.found_w == 150
+    assert fake_gpus.limits_w() == [150]

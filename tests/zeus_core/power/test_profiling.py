@@ -42,7 +42,11 @@ def test_every_limit_is_profiled_and_the_best_stays(bench, eta):
     assert set(bench.steps[350:]) == {best}
     assert [row.power_limit_w for row in summary.profiles] == LIMITS_W
     assert bench.gpus.limits_w() == [250]
-    assert bench.chosen[0].startswith(f"power limit {best} W chosen, after profiling 7 limits")
+    time_ratio = step_time(best) / step_time(250)
+    assert bench.chosen[0] == (
+        f"power limit {best} W chosen, after profiling 7 limits: {best / 250 * time_ratio - 1:+.1%} energy and "
+        f"{time_ratio - 1:+.1%} time against 250 W"
+    )
     assert (summary.power_limiter, summary.power_limit_found_w, summary.power_limit_w) == ("nvml", 250, best)
 
 
@@ -76,10 +80,10 @@ def test_the_objective_can_be_chosen(bench, objective, best):
 
 
 def test_steps_range_and_distance_can_be_set(bench):
-    options = ProfilingOptions(warmup_steps=4, profile_steps=20, step_w=50, lowest_w=110, highest_w=220)
+    options = ProfilingOptions(warmup_steps=4, profile_steps=20, step_w=50, lowest_w=125, highest_w=220)
     summary = bench.run(options=options)
-    assert bench.steps[:72] == [220] * 24 + [170] * 24 + [120] * 24
-    assert list(rows_of(summary)) == [220, 170, 120]
+    assert bench.steps[:48] == [220] * 24 + [170] * 24
+    assert list(rows_of(summary)) == [220, 170]
 
 
 def test_without_steps_of_warmup_the_gpu_still_gets_the_time_to_settle(bench):
@@ -219,6 +223,19 @@ def test_a_limit_known_of_another_model_is_found_anew(bench, model, first_w):
     summary = bench.run(plan={"power_limit_w": 175.0, "power_limit_accelerator": model})
     assert bench.steps[0] == first_w
     assert len(rows_of(summary)) == (1 if first_w == 175 else 7)
+
+
+def test_a_limit_known_for_another_objective_is_found_anew(bench):
+    summary = bench.run(options=ProfilingOptions(objective="time"), plan={"power_limit_w": 150.0})
+    assert (bench.steps[0], bench.steps[-1], summary.power_limit_w) == (250, 250, 250)
+    assert sorted(set(bench.steps), reverse=True) == LIMITS_W
+
+
+def test_an_estimate_profiles_no_limit(bench):
+    bench.gpus.set(ENERGY="unsupported", POWER="unsupported", UTILISATION="50")
+    summary = bench.run()
+    assert (summary.energy_source, summary.energy_estimated) == ("nvml-utilisation", True)
+    assert (set(bench.steps), summary.power_limit_w) == ({250}, None)
 
 
 def test_a_known_limit_respects_this_card(bench):

@@ -54,14 +54,14 @@ class Rank:
 class Log:
     """Accounts for windows that all cost the same, and keeps their order."""
 
-    def __init__(self):
-        self.parts = []
+    def __init__(self, part_s):
+        self.parts, self._part_s = [], part_s
 
     def enter(self, part, power_limit_w):
         self.parts.append((part, power_limit_w))
 
     def time_s(self, part, power_limit_w):
-        return 1.0
+        return self._part_s
 
     def sweep(self):
         done = [limit_w for part, limit_w in self.parts if part is Part.WINDOW]
@@ -109,15 +109,15 @@ def test_limits_found_that_differ_are_not_one(ranks, fake_gpus):
     assert in_both(ranks, lambda rank: SharedLimiter(rank.own, rank).found_w) == [None, None]
 
 
-def profile(rank, at_step):
+def profile(rank, at_step, part_s=1.0, profile_steps=2):
     """Profile; return the profiler and its log. ``at_step`` is called before every step."""
-    log = Log()
+    log = Log(part_s)
     profiler = PowerProfiler(
         SharedLimiter(rank.own, rank),
         LIMITS_W,
         log,
         parse_selector("energy", eta_knob=0.5, max_power_w=300),
-        ProfilingOptions(warmup_steps=1, profile_steps=2),
+        ProfilingOptions(warmup_steps=1, profile_steps=profile_steps),
         shortest_window_s=0.0,
         settling_s=0.0,
         most_epochs=9,
@@ -126,7 +126,7 @@ def profile(rank, at_step):
         anywhere=rank.anywhere,
     )
     profiler.begin_loop(None)
-    for step in range(20):
+    for step in range(60):
         at_step(rank, step)
         profiler.step()
     profiler.end_loop()
@@ -139,6 +139,18 @@ def test_what_is_best_is_chosen_in_both(ranks, fake_gpus):
     assert fake_gpus.limits_w() == [150, 150]
 
 
+def test_windows_have_the_same_steps_in_both_though_one_is_slow_enough_for_fewer(ranks):
+    changes = [[], []]
+
+    def at_step(rank, step):
+        changes[rank.rank].append(rank.own.standing_w())
+
+    done = in_both(ranks, lambda rank: profile(rank, at_step, part_s=(1.0, 100.0)[rank.rank], profile_steps=12))
+    assert [profiler.chosen_w for profiler, _ in done] == [150, 150]
+    assert [changes[0].count(limit_w) for limit_w in LIMITS_W[:2]] == [14, 13]
+    assert changes[0] == changes[1]
+
+
 @pytest.mark.parametrize("ended", [0, 1])
 def test_profiling_ends_where_any_process_has_put_back_what_it_found(ranks, fake_gpus, ended):
     """As a signal makes it, whose handler returns."""
@@ -149,8 +161,7 @@ def test_profiling_ends_where_any_process_has_put_back_what_it_found(ranks, fake
 
     for profiler, log in in_both(ranks, lambda rank: profile(rank, at_step)):
         assert (profiler.is_done, profiler.chosen_w) == (True, None)
-        assert log.parts[-1] == (Part.SETTLED, 250)
-        assert 150 not in [limit_w for _, limit_w in log.parts]
+        assert log.parts[-2:] == [(Part.WARMUP, 200), (Part.SETTLED, 250)]
     assert fake_gpus.limits_w() == [250, 250]
 
 
