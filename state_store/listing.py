@@ -152,6 +152,7 @@ class Listing(Access):
         Raises:
             UnknownJobError: If there is no such job.
         """
+        check_names(job_id)
         return self._read(lambda c: drifting.drifts(c, job_id))
 
     def prunable(self, job_id: str) -> tuple[Prunable, ...]:
@@ -160,6 +161,7 @@ class Listing(Access):
         Raises:
             UnknownJobError: If there is no such job.
         """
+        check_names(job_id)
         return self._read(lambda c: housekeeping.prunable(c, job_id))
 
     def learnt(self, job_id: str) -> Learnt:

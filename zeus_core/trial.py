@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -140,6 +140,11 @@ class TrialPlan:
     def is_reached(self, metric: float) -> bool:
         """Return whether ``metric`` reaches the target."""
         return metric >= self.target_metric if self.higher_is_better else metric <= self.target_metric
+
+    def best_of(self, metrics: Iterable[float | None]) -> float | None:
+        """Return the best of some metrics, those that are not known left out; None without any."""
+        best = max if self.higher_is_better else min
+        return best((metric for metric in metrics if metric is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,11 +116,6 @@ class Ledger:
         finished = [attempt.outcome for attempt in self.earlier if attempt.outcome]
         return TrialOutcome.from_json(finished[0]) if finished else None
 
-    def best_metric_earlier(self, *, higher_is_better: bool) -> float | None:
-        """Return the best metric that the earlier attempts reported; None without any."""
-        best = max if higher_is_better else min
-        return best((a.best_metric for a in self.earlier if a.best_metric is not None), default=None)
-
     def beat(self, spent: Spent, best_metric: float | None = None) -> None:
         """Enter what this attempt has taken so far, and the best metric that it has reported."""
         self._write(Attempt(spent.energy_j, spent.time_s, best_metric=best_metric))

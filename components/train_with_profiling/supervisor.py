@@ -106,7 +106,7 @@ def supervise(
                 arguments=arguments,
                 earlier_energy_j=earlier.energy_j or 0.0,
                 earlier_time_s=earlier.time_s,
-                earlier_best_metric=ledger.best_metric_earlier(higher_is_better=plan.higher_is_better),
+                earlier_best_metric=plan.best_of(attempt.best_metric for attempt in ledger.earlier),
             )
             paths.assignment.write_text(assignment.to_json(), encoding="utf-8")
             run = _Run(assignment, paths, ledger, model_uri, earlier)

@@ -131,8 +131,7 @@ class Watch:
         return ""
 
     def _beat(self, now: Reading) -> None:
-        metrics = (record.metric for record in self._follower.records)
-        best_metric = max(metrics, default=None) if self._plan.higher_is_better else min(metrics, default=None)
+        best_metric = self._plan.best_of(record.metric for record in self._follower.records)
         self._ledger.beat(self._start.until(now), best_metric)
         self._last_beat_s = now.time_s
 

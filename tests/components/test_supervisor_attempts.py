@@ -172,8 +172,9 @@ def test_the_best_metric_of_all_earlier_attempts_is_known(tmp_path, higher_is_be
     for name, metric in (("one", 0.7), ("two", 0.2), ("three", None)):
         leave(tmp_path, 1.0, 1.0, name).beat(Spent(1.0, 1.0), metric)
     ledger = Ledger(trial_folder(tmp_path / "volume", PLAN), "four", pytest.fail)
-    assert ledger.best_metric_earlier(higher_is_better=higher_is_better) == best
-    assert Ledger(tmp_path / "none", "one", pytest.fail).best_metric_earlier(higher_is_better=True) is None
+    plan = plan_with(higher_is_better=higher_is_better)
+    assert plan.best_of(attempt.best_metric for attempt in ledger.earlier) == best
+    assert plan.best_of(a.best_metric for a in Ledger(tmp_path / "none", "one", pytest.fail).earlier) is None
 
 
 def test_the_time_that_is_gone_counts_against_the_cap(train, tmp_path):

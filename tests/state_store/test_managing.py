@@ -218,3 +218,12 @@ def test_a_job_whose_history_was_dropped_makes_its_data_anew_and_takes_none_for_
     store.reset_job("job", keep_history=False)
     opened = store.open_recurrence(spec, "first again")
     assert opened.why == "recurrence 1 of job job" and opened.data_epoch not in epochs
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["job", "recurrences", "trials", "profiles", "export", "drifts", "prunable", "learnt", "learnt_from_rows", "arms"],
+)
+def test_a_name_that_no_store_can_keep_is_refused_whatever_is_asked(store, question):
+    with pytest.raises(InvalidValueError, match="job_id must not hold NUL"):
+        getattr(store, question)("a\0")

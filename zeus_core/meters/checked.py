@@ -109,10 +109,15 @@ class SecondCount:
         self._meter = meter.second if isinstance(meter, CheckedMeter) else None
         self._start_j = self._meter.energy_j() if self._meter else None
 
+    @property
+    def source(self) -> str:
+        """Name of that meter; "" if there is none."""
+        return "" if self._meter is None else self._meter.name
+
     def so_far(self) -> Second:
         """Return the energy since then."""
         if self._meter is None:
             return Second()
         now_j = self._meter.energy_j()
         known = now_j is not None and self._start_j is not None
-        return Second((now_j or 0.0) - (self._start_j or 0.0) if known else None, self._meter.name)
+        return Second((now_j or 0.0) - (self._start_j or 0.0) if known else None, self.source)

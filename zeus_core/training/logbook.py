@@ -155,7 +155,7 @@ class Logbook:
             max_power_w=self._hardware.max_power_w,
             profiles=self.phases.profiles(),
             second_energy_j=self._second_j,
-            second_energy_source=self._second.so_far().source,
+            second_energy_source=self._second.source,
             power_limiter=self._limiter.name,
             power_limit_found_w=self._limiter.found_w,
             power_limit_w=self.settled_limit_w,

@@ -22,8 +22,7 @@ class Prospect:
 
     def add_epoch(self, metric: float) -> None:
         """Take in the metric of an epoch, or the first that is known since several."""
-        best = max if self._plan.higher_is_better else min
-        self._best = metric if self._best is None else best(self._best, metric)
+        self._best = self._plan.best_of((self._best, metric))
         self._count += 1
 
     def why_stop(self, epochs: int, epochs_left: float) -> str:

@@ -290,8 +290,7 @@ class Trial:
 
     def _note(self, metric: float) -> None:
         self.metric = self._reported = metric
-        best = max if self.plan.higher_is_better else min
-        self.best_metric = metric if self.best_metric is None else best(self.best_metric, metric)
+        self.best_metric = self.plan.best_of((self.best_metric, metric))
 
     def _epochs(self, start: int) -> Generator[int, None, None]:
         reason = "max_epochs"
