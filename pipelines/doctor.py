@@ -67,6 +67,10 @@ def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
             if not energy_j:  # one at 0 has never counted
                 polled = "its power is polled instead" if devices.power_w() is not None else "nor its power can be read"
                 yield Finding(f"GPU {gpu.index}: energy counter", Verdict.LACKING, f"none; {polled}")
+        if devices.left_out:
+            found = f"CUDA leaves out {','.join(devices.left_out)}: a list ends at its first entry that is no GPU"
+            advice = f"name GPUs that are there: this machine has {devices.total}"
+            yield Finding("CUDA_VISIBLE_DEVICES", Verdict.LACKING, found, advice)
         if len(devices.models) > 1:
             advice = "name GPUs of one model in CUDA_VISIBLE_DEVICES: a trial is refused otherwise"
             yield Finding("GPU models", Verdict.BROKEN, ", ".join(devices.models), advice)

@@ -157,6 +157,13 @@ def test_cards_of_two_models(found, fake_gpus):
     assert (findings["GPU models"].verdict, findings["GPU models"].found) == (Verdict.BROKEN, "Fake GPU, Other GPU")
 
 
+def test_a_list_of_gpus_that_ends_early(found, fake_gpus):
+    fake_gpus.set(GPUS="2")
+    finding = found(CUDA_VISIBLE_DEVICES="0,2,1")["CUDA_VISIBLE_DEVICES"]
+    assert (finding.verdict, finding.found[:21]) == (Verdict.LACKING, "CUDA leaves out 2,1: ")
+    assert "CUDA_VISIBLE_DEVICES" not in found(CUDA_VISIBLE_DEVICES="1,0")
+
+
 def test_a_laptop_without_any_gpu(found, fake_gpus):
     fake_gpus.set(INIT="12")
     findings = found()
