@@ -42,9 +42,7 @@ def reach_the_target(driver, fake_gpus):
         (reach_the_target, 1, "target reached"),
     ],
 )
-def test_whenever_training_ends_meter_and_gpu_are_given_back(
-    driver, fake_gpus, tmp_path, train, epochs, reason
-):
+def test_whenever_training_ends_meter_and_gpu_are_given_back(driver, fake_gpus, tmp_path, train, epochs, reason):
     train(driver, fake_gpus)
     meter = driver.trial._instrument.meter
     assert meter.energy_j() is not None
