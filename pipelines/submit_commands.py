@@ -95,17 +95,19 @@ def run(
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     loaded = components.load_component_from_text(package.text)
     job_id = arguments.get("job_id") or package.declared.get("job_id", {}).get("defaultValue")
-    try:
-        # Standard output is for what came of it; KFP's runner logs there, and what a step prints.
-        with contextlib.redirect_stdout(sys.stderr):
+    failure = ""
+    # Standard output is for what came of it; KFP's runner logs there, and what a step prints.
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
             for _ in range(times):
                 run_locally(loaded, store_url=store, root=root, parameters=arguments)
-    except RuntimeError as error:
-        typer.echo(f"zeus-kfp: {error}", err=True)
-        raise typer.Exit(options.RUN_FAILED) from None
-    finally:
-        if job_id:
-            _show_job(store, job_id, as_json)
+        except RuntimeError as error:
+            failure = f"zeus-kfp: {error}"
+    if job_id:
+        _show_job(store, job_id, as_json)
+    if failure:
+        typer.echo(failure, err=True)
+        raise typer.Exit(options.RUN_FAILED)
 
 
 def _show_job(store_url: str, job_id: str, as_json: bool) -> None:

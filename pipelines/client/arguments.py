@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from zeus_kfp.pipelines.recurring_training.parameters import check_parameters, knob_names
+from zeus_kfp.pipelines.recurring_training.checks import arguments_as_text, checked_parameters
+from zeus_kfp.pipelines.recurring_training.parameters import knob_names
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
 _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
@@ -29,6 +30,9 @@ def checked_arguments(declared: Mapping[str, Any], arguments: Mapping[str, Any])
         InvalidValueError: If the pipeline lacks a parameter, one is missing, or a value is not of its type or, for the
             knobs of recurring training, out of its range.
     """
+    is_recurring_training = set(knob_names()) <= set(declared)
+    if is_recurring_training:
+        arguments = arguments_as_text(arguments)
     for name in arguments:
         if name not in declared:
             close = difflib.get_close_matches(str(name), declared, n=1)
@@ -38,10 +42,10 @@ def checked_arguments(declared: Mapping[str, Any], arguments: Mapping[str, Any])
     if missing:
         raise InvalidValueError(f"the pipeline's parameters {missing} have no default: give each a value")
     checked = {name: _checked(name, declared[name]["parameterType"], value) for name, value in arguments.items()}
-    if set(knob_names()) <= set(declared):
+    if is_recurring_training:
         given = {n: spec["defaultValue"] for n, spec in declared.items() if "defaultValue" in spec}
         defaults = {n: _checked(n, declared[n]["parameterType"], value) for n, value in given.items()}
-        check_parameters(defaults | checked)
+        checked_parameters(defaults | checked)
     return checked
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
+from google.protobuf.json_format import MessageToDict
 
 from zeus_kfp.components.image import DEFAULT_IMAGE, IMAGE
 from zeus_kfp.zeus_core.errors import InvalidValueError
@@ -61,11 +62,7 @@ class PipelinePackage:
             return cls.of_text(text.replace(DEFAULT_IMAGE, IMAGE), pipeline)
         if isinstance(pipeline, str | Path):
             return cls.of_text(_read(Path(pipeline)), str(pipeline))
-        if not hasattr(pipeline, "pipeline_spec"):
-            raise InvalidValueError(
-                f"{pipeline!r} is no pipeline: give one made with the Python DSL, the path of its YAML, or one of "
-                f"{SHIPPED}"
-            )
+        _check_is_pipeline(pipeline)
         return cls.of_text(_compiled(pipeline), "the pipeline")
 
     @classmethod
@@ -98,6 +95,23 @@ def declared_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the parameters that a pipeline specification declares, by name."""
     parameters: Mapping[str, Any] = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     return parameters
+
+
+def declared_by(pipeline: Any) -> Mapping[str, Any]:
+    """Return the parameters that a pipeline made with the Python DSL, or loaded from YAML, declares, by name.
+
+    Raises:
+        InvalidValueError: If it is no pipeline.
+    """
+    _check_is_pipeline(pipeline)
+    return declared_parameters(MessageToDict(pipeline.pipeline_spec))
+
+
+def _check_is_pipeline(pipeline: Any) -> None:
+    if not hasattr(pipeline, "pipeline_spec"):
+        raise InvalidValueError(
+            f"{pipeline!r} is no pipeline: give one made with the Python DSL, the path of its YAML, or one of {SHIPPED}"
+        )
 
 
 def _imported(module: str, name: str) -> Any:
