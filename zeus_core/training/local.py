@@ -29,6 +29,7 @@ def local_assignment(
         InvalidValueError: If a value is out of its range.
     """
     check_arguments(arguments)
+    path = str(data_path) if isinstance(data_path, Path) else data_path
     plan = TrialPlan(
         job_id="local",
         run_id="local",
@@ -50,7 +51,7 @@ def local_assignment(
     (root / "checkpoints").mkdir(parents=True, exist_ok=True)
     return Assignment(
         plan=plan,
-        data_path=text("data_path", str(data_path) if isinstance(data_path, Path) else data_path, allow_empty=True),
+        data_path=text("data_path", path, at_most=4096, allow_empty=True),
         model_path=str(root / "model"),
         checkpoint_dir=str(root / "checkpoints"),
         history_path=str(root / "history.jsonl"),
