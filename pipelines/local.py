@@ -9,7 +9,7 @@ from typing import Any
 
 from kfp import local
 
-from zeus_kfp.pipelines.client.arguments import checked_arguments
+from zeus_kfp.pipelines.client.arguments import checked_arguments, given
 from zeus_kfp.pipelines.client.package import declared_by
 from zeus_kfp.pipelines.recurring_training.pipeline import STORE_VARIABLE
 from zeus_kfp.state_store import StateStore
@@ -36,7 +36,7 @@ def run_locally(
         OSError: If the folder can't be made.
         RuntimeError: If the run fails, for example since no trial reached the target.
     """
-    arguments = checked_arguments(declared_by(pipeline), parameters or {})
+    arguments = checked_arguments(declared_by(pipeline), given(parameters))
     root = Path(root).resolve()
     root.mkdir(parents=True, exist_ok=True)
     with StateStore(store_url) as store:

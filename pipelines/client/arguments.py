@@ -19,6 +19,17 @@ _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
 }
 
 
+def given(parameters: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return parameters that somebody gave, none for None.
+
+    Raises:
+        InvalidValueError: If they are no mapping.
+    """
+    if not isinstance(parameters, Mapping | None):
+        raise InvalidValueError(f"parameters must be a mapping of values by name, not {parameters!r}")
+    return parameters or {}
+
+
 def checked_arguments(declared: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments that the pipeline takes.
 
@@ -43,8 +54,8 @@ def checked_arguments(declared: Mapping[str, Any], arguments: Mapping[str, Any])
         raise InvalidValueError(f"the pipeline's parameters {missing} have no default: give each a value")
     checked = {name: _checked(name, declared[name]["parameterType"], value) for name, value in arguments.items()}
     if is_recurring_training:
-        given = {n: spec["defaultValue"] for n, spec in declared.items() if "defaultValue" in spec}
-        defaults = {n: _checked(n, declared[n]["parameterType"], value) for n, value in given.items()}
+        held = {n: spec["defaultValue"] for n, spec in declared.items() if "defaultValue" in spec}
+        defaults = {n: _checked(n, declared[n]["parameterType"], value) for n, value in held.items()}
         checked_parameters(defaults | checked)
     return checked
 

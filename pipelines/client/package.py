@@ -61,7 +61,7 @@ class PipelinePackage:
             text = files("zeus_kfp.compiled").joinpath(f"{pipeline}.yaml").read_text("utf-8")
             return cls.of_text(text.replace(DEFAULT_IMAGE, IMAGE), pipeline)
         if isinstance(pipeline, str | Path):
-            return cls.of_text(_read(Path(pipeline)), str(pipeline))
+            return cls.of_text(_read(pipeline), str(pipeline))
         _check_is_pipeline(pipeline)
         return cls.of_text(_compiled(pipeline), "the pipeline")
 
@@ -125,10 +125,11 @@ def _imported(module: str, name: str) -> Any:
         sys.path.remove(os.getcwd())
 
 
-def _read(path: Path) -> str:
+def _read(named: str | Path) -> str:
+    path = Path(named)
     if path.suffix not in (".yaml", ".yml"):
         raise InvalidValueError(
-            f"{path} is no pipeline: no .yaml file, no module:name, and none of the library's own {SHIPPED}"
+            f"{str(named)!r} is no pipeline: no .yaml file, no module:name, and none of the library's own {SHIPPED}"
         )
     try:
         return path.read_text(encoding="utf-8")
