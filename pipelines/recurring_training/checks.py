@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -110,12 +111,24 @@ def _check_text(name: str, value: str) -> None:
         )
     if name in _ARGUMENTS:
         parse_arguments(name, value)
+    elif name == "train_entry_point":
+        _check_entry_point(value)
     elif name == "training_image":
         checked_image(name, value)
     elif name in ("train_cpu_limit", "train_memory_limit") and value and not _QUANTITY.fullmatch(value):
         raise InvalidValueError(f"{name} must be a quantity of Kubernetes, such as 500m, 2 or 4Gi, not {value!r}")
     elif name == "on_knob_change":
         _check_on_knob_change(value)
+
+
+def _check_entry_point(value: str) -> None:
+    try:
+        if shlex.split(value):
+            return
+        why = "is empty"
+    except ValueError as error:
+        why = f"can't be split into words ({error})"
+    raise InvalidValueError(f"train_entry_point {value!r} {why}: give module:function, a script or a command")
 
 
 def _check_on_knob_change(value: str) -> None:

@@ -111,7 +111,6 @@ def recurring_training(
     check_hook("configure_train", configure_train)
     check_hook("configure_task", configure_task)
     check_kubernetes_name("store_secret", store_secret, "a secret")
-    defaults = checked_parameters(defaults)
     entries = entry_of(train, "trial"), function_entry_of(preprocess, "output_path"), fingerprint_entry(fingerprint)
     after = checked_stages(stages)
     power = PowerAccess(limits_claim, zeusd_port)
@@ -121,7 +120,7 @@ def recurring_training(
         "train_entry_point": shape.train.entry_point,
         "preprocess_entry_point": shape.preprocess.entry_point,
     }
-    defaults = {key: value for key, value in given.items() if value} | defaults
+    defaults = checked_parameters({key: value for key, value in given.items() if value} | defaults)
     return dsl.pipeline(name=name)(with_pipeline_parameters(shape.recurrence, defaults))
 
 

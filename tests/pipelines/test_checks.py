@@ -22,6 +22,8 @@ KNOBS = {"job_id": "digits", "batch_sizes": [16, 32], "default_batch_size": 16, 
         ({"train_cpu_limit": "lots"}, "train_cpu_limit must be a quantity .* such as 500m, 2 or 4Gi, not 'lots'"),
         ({"train_memory_limit": "4GB"}, "train_memory_limit must be a quantity"),
         ({"train_memory_limit": "4 Gi"}, "train_memory_limit must be a quantity"),
+        ({"train": "python -c 'unclosed"}, "train_entry_point .* can't be split into words"),
+        ({"train": None, "train_entry_point": " "}, "train_entry_point ' ' is empty"),
         ({"training_image": ""}, "training_image must name an image"),
         ({"training_image": "My Image"}, "training_image must name an image"),
         ({"training_image": None}, "training_image must be text, not None"),
@@ -38,7 +40,7 @@ KNOBS = {"job_id": "digits", "batch_sizes": [16, 32], "default_batch_size": 16, 
 )
 def test_a_value_that_its_parameter_cannot_have_is_refused_by_name(parameter, says):
     with pytest.raises(InvalidValueError, match=says):
-        recurring_training(train="trainer:train", **KNOBS | parameter)
+        recurring_training(**{"train": "trainer:train"} | KNOBS | parameter)
 
 
 @pytest.mark.parametrize("quantity", ["", "0", "2", "0.5", ".5", "1.", "500m", "4Gi", "4G", "1e9", "128974848"])

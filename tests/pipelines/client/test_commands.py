@@ -178,6 +178,10 @@ def test_a_recurrence_that_fails_on_this_machine_has_its_own_exit_code(zeus_kfp,
     (tmp_path / "my_trainer.py").write_text(TRAINER)
     monkeypatch.chdir(tmp_path)
     words = ["-p", "job_id=local", "-p", "train_entry_point=my_trainer:train", *KNOBS, "-p", "max_epochs=1"]
-    code, _, _ = zeus_kfp("run", *words, "-p", "max_retries=1", "--root", "here")
-    assert code == 3
+    code, _, err = zeus_kfp("run", *words, "-p", "max_retries=1", "--root", "here")
+    assert (code, "Inner task failed: 'select-winner'" in err) == (3, True)
+    assert err.splitlines()[-1].startswith(
+        "zeus-kfp: no trial of this recurrence reached the target metric (batch size"
+    )
+    assert "not_reached max_epochs" in err.splitlines()[-1]
     assert Path("here/store.db").exists()
