@@ -294,7 +294,7 @@ class CuttingProxy:
             to.shutdown(socket.SHUT_WR)
 
     def _is_cut_at(self, data):
-        if not (data[:1] == b"Q" and data[5:11] == b"COMMIT"):
+        if not (data[:1] == b"Q" and data.endswith(b"COMMIT\0")):
             return False
         self.seen += 1
         is_cut = self.seen in self.commits
