@@ -3,8 +3,8 @@
     python benchmarks/store_speed.py [--trials 60] [--database sqlite|postgresql]
 
 With one process, with eight that work on the same job (optuna: study), and with eight that each have a job of their
-own. Both sides take turns, each gets a database of its own, and has been imported and connected before. Also measured: whether a suggestion after 100,000
-trials takes as long as after 100, and listing 1,000 jobs.
+own. Both sides take turns, each gets a database of its own, and has been imported and connected before. Also measured:
+whether a suggestion after 100,000 trials takes as long as after 100, and listing 1,000 jobs.
 """
 
 import argparse

@@ -16,7 +16,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from zeus_kfp.state_store.compiled import Compiled
 from zeus_kfp.state_store.faults import own_error, passes
-from zeus_kfp.state_store.transaction import PostgresqlTransaction, SqliteTransaction, Transaction, begin_writing
+from zeus_kfp.state_store.transaction import (
+    PostgresqlTransaction,
+    SqliteTransaction,
+    Transaction,
+    begin_writing,
+    postgresql_time_outs,
+)
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.validation import number
 
@@ -32,7 +38,6 @@ PATIENCE_S = 30.0
 """How long an operation waits for another process's transaction, and tries again after a fault that passes."""
 
 _SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "ceph", "gluster", "lustre", "gpfs", "virtiofs", "afs")
-_LONGEST_TRANSACTION_MS = 60_000
 _WRITES = "zeus_kfp_writes"
 _CONNECT: dict[str, Any] = {
     "connect_timeout": 10,
@@ -185,6 +190,8 @@ class Database:
         if not self.is_sqlite:
             options["isolation_level"] = "READ COMMITTED"
         with self.engine.connect().execution_options(**options) as connection, connection.begin():
+            if not self.is_sqlite:
+                connection.exec_driver_sql(postgresql_time_outs(self.patience_s))
             yield connection
 
     @contextmanager
@@ -202,7 +209,7 @@ class Database:
     def _transaction_on(self, connection: Any) -> Transaction:
         if self.is_sqlite:
             return SqliteTransaction(connection, self._compiled, self.patience_s)
-        return PostgresqlTransaction(connection, self._compiled)
+        return PostgresqlTransaction(connection, self._compiled, self.patience_s)
 
     def _in_transaction(self, operation: Callable[[Transaction], T], *, write: bool) -> T:
         with self.transaction(write=write) as transaction:
@@ -289,9 +296,9 @@ def on_local_file_system(path: str, mounts: Path = Path("/proc/self/mounts")) ->
     return not kind.startswith(_SHARED_FILE_SYSTEMS)
 
 
-def _postgresql_engine(url: URL, patience_s: float) -> Engine:
+def _postgresql_engine(url: URL, _: float) -> Engine:
     # No ping before each use: an operation that meets a lost connection is run again.
-    engine = create_engine(
+    return create_engine(
         url,
         hide_parameters=True,
         connect_args=_CONNECT,
@@ -300,18 +307,6 @@ def _postgresql_engine(url: URL, patience_s: float) -> Engine:
         pool_size=1,
         max_overflow=-1,
     )
-    lock_timeout_ms = max(int(patience_s * 1000), 1)
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _: Any) -> None:
-        # Whoever stalls while it holds a job's row must not hold up the job's other steps for ever.
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"SET lock_timeout = {lock_timeout_ms}; "
-                f"SET idle_in_transaction_session_timeout = {_LONGEST_TRANSACTION_MS}"
-            )
-
-    return engine
 
 
 def _writes(connection: Connection) -> bool:

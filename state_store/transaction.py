@@ -28,6 +28,7 @@ Found = tuple[Sequence[str], list[list[Any]]]
 """Names of columns, and the records."""
 
 _NONE: Mapping[str, Any] = {}
+_LONGEST_TRANSACTION_MS = 60_000
 _LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 7305826124381))")
 
 
@@ -143,9 +144,10 @@ class PostgresqlTransaction(Transaction):
 
     dialect = "postgresql"
 
-    def __init__(self, driver: Any, compiled: Compiler) -> None:
-        """Use a connection of psycopg2."""
+    def __init__(self, driver: Any, compiled: Compiler, patience_s: float) -> None:
+        """Use a connection of psycopg2, and wait so long in s for locks."""
         super().__init__(driver, compiled)
+        self._time_outs = postgresql_time_outs(patience_s)
         self._cursor = driver.cursor()
         self._waiting: list[bytes] = []
         self._is_begun = False
@@ -154,7 +156,7 @@ class PostgresqlTransaction(Transaction):
         """Begin, with the first statement."""
         # Whoever waited for a job's row must see what the one before has written; whoever reads, one state.
         level = b"READ COMMITTED" if write else b"REPEATABLE READ"
-        self._waiting.append(b"BEGIN ISOLATION LEVEL " + level)
+        self._waiting.append(b"BEGIN ISOLATION LEVEL " + level + b"; " + self._time_outs.encode())
 
     def write(self, statement: Executable, parameters: Mapping[str, Any] = _NONE) -> None:
         """Execute a statement, with the next query or at the end."""
@@ -202,6 +204,18 @@ class PostgresqlTransaction(Transaction):
     def _bytes(self, compiled: Compiled, parameters: Mapping[str, Any]) -> bytes:
         statement: bytes = self._cursor.mogrify(compiled.text, compiled.values(parameters))
         return statement
+
+
+def postgresql_time_outs(patience_s: float) -> str:
+    """Return what gives a transaction its time-outs.
+
+    Whoever stalls while it holds a job's row must not hold up the job's other steps for ever. They are the
+    transaction's own, since behind a pooler the next one may have another connection.
+    """
+    return (
+        f"SET LOCAL lock_timeout = {max(int(patience_s * 1000), 1)}; "
+        f"SET LOCAL idle_in_transaction_session_timeout = {_LONGEST_TRANSACTION_MS}"
+    )
 
 
 def begin_writing(driver: Any, patience_s: float) -> None:
