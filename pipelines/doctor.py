@@ -130,6 +130,8 @@ def _meter(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _store(environ: Mapping[str, str]) -> Iterator[Finding]:
+    from sqlalchemy import literal, select
+
     from zeus_kfp.state_store.database import Database
 
     url = environ.get("ZEUS_KFP_STORE_URL", "")
@@ -144,7 +146,7 @@ def _store(environ: Mapping[str, str]) -> Iterator[Finding]:
             yield _to_be_made(Path(database.place))
             return
         with closing(database):
-            database.read(lambda connection: connection.exec_driver_sql("SELECT 1"))
+            database.read(lambda transaction: transaction.read(select(literal(1))))
         yield Finding("store", Verdict.GOOD, f"reached, at {database.place}")
     except ZeusError as error:
         yield Finding("store", Verdict.BROKEN, str(error), "check ZEUS_KFP_STORE_URL and the database's network")
