@@ -176,10 +176,8 @@ class Database:
                 yield transaction
                 transaction.commit()
             except BaseException:
-                try:
-                    transaction.roll_back()
-                except self._driver.Error:
-                    pooled.invalidate()
+                # Whatever state it is in, it is no longer once it is closed.
+                pooled.invalidate()
                 raise
 
     @contextmanager

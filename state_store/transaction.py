@@ -33,7 +33,10 @@ _LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 73058261
 
 
 class Transaction(ABC):
-    """One transaction; what it wrote is read by its own queries, whether or not it has gone out yet."""
+    """One transaction; what it wrote is read by its own queries, whether or not it has gone out yet.
+
+    It is rolled back by closing its connection.
+    """
 
     dialect: str
     """SQLAlchemy's name of the kind of database."""
@@ -84,10 +87,6 @@ class Transaction(ABC):
     def commit(self) -> None:
         """End the transaction, and keep what it wrote."""
 
-    @abstractmethod
-    def roll_back(self) -> None:
-        """End the transaction as if it had never been."""
-
 
 class SqliteTransaction(Transaction):
     """A transaction of SQLite; one that writes holds the whole database."""
@@ -133,10 +132,6 @@ class SqliteTransaction(Transaction):
     def commit(self) -> None:
         """Commit."""
         self._driver.execute("COMMIT")
-
-    def roll_back(self) -> None:
-        """Roll back."""
-        self._driver.rollback()
 
 
 class PostgresqlTransaction(Transaction):
@@ -194,12 +189,6 @@ class PostgresqlTransaction(Transaction):
         if self._is_begun or len(self._waiting) > 1:
             self._waiting.append(b"COMMIT")
             self.flush()
-
-    def roll_back(self) -> None:
-        """Roll back, unless the server has done so."""
-        self._waiting = []
-        if self._driver.get_transaction_status():
-            self._cursor.execute("ROLLBACK")
 
     def _bytes(self, compiled: Compiled, parameters: Mapping[str, Any]) -> bytes:
         statement: bytes = self._cursor.mogrify(compiled.text, compiled.values(parameters))
