@@ -24,7 +24,8 @@ def run_locally(
         pipeline: What recurring_training returned, or any other KFP pipeline.
         store_url: The store's URL, such as sqlite:////absolute/path/store.db.
         root: Folder for artifacts and the cache of preprocessed data; made if it is missing.
-        parameters: The pipeline's parameters.
+        parameters: The pipeline's parameters; of recurring training train_arguments and preprocess_arguments may be
+            mappings.
 
     A run that is granted no recurrence, since another one of the job is running, trains nothing and ends like any
     other: its output says why.

@@ -96,7 +96,8 @@ def recurring_training(
         limits_claim: Volume claim, mounted by training tasks and by the exit handler, where the power limits found are
             kept, so that the exit handler and the next trial on a node repair what a killed pod left; "" for none.
         zeusd_port: TCP port of a zeusd on every GPU node, which sets power limits for the node's pods; 0 for none.
-        **defaults: Defaults for the pipeline's parameters, such as job_id or batch_sizes.
+        **defaults: Defaults for the pipeline's parameters, such as job_id or batch_sizes; train_arguments and
+            preprocess_arguments may be mappings.
 
     Returns:
         A KFP pipeline: compile it, submit it, or call it under KFP's local runner.
