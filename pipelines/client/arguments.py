@@ -88,6 +88,8 @@ def _read(name: str, kind: str, text: str) -> Any:
 
 
 def _checked(name: str, kind: str, value: Any) -> Any:
+    if kind not in _KINDS:
+        raise InvalidValueError(f"the parameter {name} is of KFP's type {kind}, which takes no value of an argument")
     types, _ = _KINDS[kind]
     if kind == "NUMBER_INTEGER" and isinstance(value, float) and value.is_integer():
         value = int(value)  # KFP's API may hand a parameter back as 8.0

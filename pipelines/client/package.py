@@ -76,11 +76,11 @@ class PipelinePackage:
             documents = list(yaml.load_all(text, _LOADER))
             spec = documents[0]
             name, root = spec["pipelineInfo"]["name"], spec["root"]
-            canonical = json.dumps(documents, sort_keys=True)
-        except (yaml.YAMLError, TypeError, KeyError, IndexError, ValueError) as error:
+            canonical, declared = json.dumps(documents, sort_keys=True), dict(declared_parameters({"root": root}))
+        except (yaml.YAMLError, TypeError, LookupError, ValueError, AttributeError) as error:
             raise InvalidValueError(f"{where} holds no compiled KFP pipeline: {error!r}; compile it first") from None
         digest = hashlib.sha256(canonical.encode()).hexdigest()
-        return cls(text, name, digest, declared_parameters({"root": root}))
+        return cls(text, name, digest, declared)
 
     @contextmanager
     def as_file(self) -> Iterator[str]:
