@@ -193,7 +193,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def joined(self, connection: Connection) -> Iterator[Transaction]:
+    def transaction_of(self, connection: Connection) -> Iterator[Transaction]:
         """Give the transaction that SQLAlchemy's connection is in; it is not ended with the block."""
         with self._as_sqlalchemys_errors():
             transaction = self._transaction_on(connection.connection.dbapi_connection)

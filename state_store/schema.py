@@ -82,7 +82,7 @@ def _upgrade(database: Database) -> None:
         config.attributes["version_table"] = VERSION_TABLE
         command.upgrade(config, "head")
         if found is not None:
-            with database.joined(connection) as transaction:
+            with database.transaction_of(connection) as transaction:
                 relearn_all(transaction)
 
 
