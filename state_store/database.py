@@ -21,7 +21,7 @@ from zeus_kfp.state_store.transaction import (
     SqliteTransaction,
     Transaction,
     begin_writing,
-    postgresql_time_outs,
+    postgresql_settings,
 )
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.validation import number
@@ -42,6 +42,8 @@ _WRITES = "zeus_kfp_writes"
 _CONNECT: dict[str, Any] = {
     "connect_timeout": 10,
     "application_name": "zeus-kfp",
+    # Names are sent as they are, whatever the server or its database prefers.
+    "client_encoding": "utf8",
     # A server that vanished without a word is noticed within half a minute.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -189,7 +191,7 @@ class Database:
             options["isolation_level"] = "READ COMMITTED"
         with self.engine.connect().execution_options(**options) as connection, connection.begin():
             if not self.is_sqlite:
-                connection.exec_driver_sql(postgresql_time_outs(self.patience_s))
+                connection.exec_driver_sql(postgresql_settings(self.patience_s))
             yield connection
 
     @contextmanager

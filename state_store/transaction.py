@@ -142,7 +142,7 @@ class PostgresqlTransaction(Transaction):
     def __init__(self, driver: Any, compiled: Compiler, patience_s: float) -> None:
         """Use a connection of psycopg2, and wait so long in s for locks."""
         super().__init__(driver, compiled)
-        self._time_outs = postgresql_time_outs(patience_s)
+        self._settings = postgresql_settings(patience_s)
         self._cursor = driver.cursor()
         self._waiting: list[bytes] = []
         self._is_begun = False
@@ -151,7 +151,7 @@ class PostgresqlTransaction(Transaction):
         """Begin, with the first statement."""
         # Whoever waited for a job's row must see what the one before has written; whoever reads, one state.
         level = b"READ COMMITTED" if write else b"REPEATABLE READ"
-        self._waiting.append(b"BEGIN ISOLATION LEVEL " + level + b"; " + self._time_outs.encode())
+        self._waiting.append(b"BEGIN ISOLATION LEVEL " + level + b"; " + self._settings.encode())
 
     def write(self, statement: Executable, parameters: Mapping[str, Any] = _NONE) -> None:
         """Execute a statement, with the next query or at the end."""
@@ -195,15 +195,16 @@ class PostgresqlTransaction(Transaction):
         return statement
 
 
-def postgresql_time_outs(patience_s: float) -> str:
-    """Return what gives a transaction its time-outs.
+def postgresql_settings(patience_s: float) -> str:
+    """Return what gives a transaction its time-outs, and floats in full, whatever its server is set to.
 
-    Whoever stalls while it holds a job's row must not hold up the job's other steps for ever. They are the
+    Whoever stalls while it holds a job's row must not hold up the job's other steps for ever. The settings are the
     transaction's own, since behind a pooler the next one may have another connection.
     """
     return (
         f"SET LOCAL lock_timeout = {max(int(patience_s * 1000), 1)}; "
-        f"SET LOCAL idle_in_transaction_session_timeout = {_LONGEST_TRANSACTION_MS}"
+        f"SET LOCAL idle_in_transaction_session_timeout = {_LONGEST_TRANSACTION_MS}; "
+        "SET LOCAL extra_float_digits = 3"
     )
 
 
