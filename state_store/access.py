@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
+from zeus_kfp.state_store.checks import checked_now
 from zeus_kfp.state_store.database import PATIENCE_S, Database, url_from_environment
 from zeus_kfp.state_store.schema import current_version, ensure_schema
 from zeus_kfp.state_store.transaction import Transaction
@@ -31,8 +32,10 @@ class Access:
             patience_s: How long an operation waits for others, and tries again after a fault that passes.
 
         Raises:
-            InvalidValueError: If the URL is of no supported kind.
+            InvalidValueError: If the URL is of no supported kind, or another argument can't be what it says.
         """
+        if not callable(clock):
+            raise InvalidValueError(f"clock must be a function that gives the present moment, not {clock!r}")
         self._database = Database(url, patience_s)
         self._clock = clock
         self._schema_is_there = False
@@ -78,11 +81,7 @@ class Access:
         return self._database.attempt(lambda: current_version(self._database))
 
     def _now(self) -> datetime:
-        now = self._clock()
-        if now.tzinfo is None:
-            raise InvalidValueError(f"the store's clock must give moments with a time zone, not {now!r}")
-        # In any other zone a day would be 23 or 25 hours long when summer time begins or ends.
-        return now.astimezone(UTC)
+        return checked_now(self._clock())
 
     def _write(self, operation: Callable[[Transaction], T]) -> T:
         self._ensure_schema()

@@ -6,11 +6,15 @@ from enum import StrEnum
 from typing import TypeVar
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import TrialOutcome
 from zeus_kfp.zeus_core.validation import MAX_INTEGER, integer, text
 
 E = TypeVar("E", bound=StrEnum)
+
+_YEARS = range(1900, 9000)
+"""A lease or period of MAX_TIME_S, three centuries, ends in a year that every supported database keeps."""
 
 
 def check_names(job_id: str, *run_ids: str) -> None:
@@ -38,20 +42,46 @@ def checked_report(outcome: TrialOutcome, profiles: Iterable[Profile]) -> tuple[
     return measured
 
 
+def check_spec(spec: JobSpec) -> None:
+    """Refuse what holds no knobs of a job.
+
+    Raises:
+        InvalidValueError: If it is no JobSpec.
+    """
+    if not isinstance(spec, JobSpec):
+        raise InvalidValueError(f"spec must be a JobSpec, not {spec!r}")
+
+
 def checked_since(since: datetime | None) -> datetime | None:
-    """Return a moment that both databases can compare with.
+    """Return a moment that both databases can compare with; None for any.
 
     Raises:
         InvalidValueError: If it is no datetime with a time zone.
     """
-    if since is None:
-        return None
-    if not isinstance(since, datetime) or since.tzinfo is None:
-        raise InvalidValueError(f"since must be a datetime with a time zone, not {since!r}")
+    return None if since is None else _moment("since", since)
+
+
+def checked_now(now: datetime) -> datetime:
+    """Return a clock's moment in UTC: in any other zone a day has 23 or 25 hours when summer time begins or ends.
+
+    Raises:
+        InvalidValueError: If it is no datetime with a time zone, or no lease could be counted from it.
+    """
+    moment = _moment("what the store's clock gives", now)
+    if moment.year not in _YEARS:
+        raise InvalidValueError(
+            f"the store's clock must give a year from {_YEARS[0]} to {_YEARS[-1]}, not {now.isoformat()}"
+        )
+    return moment
+
+
+def _moment(name: str, value: datetime) -> datetime:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidValueError(f"{name} must be a datetime with a time zone, not {value!r}")
     try:
-        return since.astimezone(UTC)
+        return value.astimezone(UTC)
     except OverflowError:
-        raise InvalidValueError(f"since must lie between the years 1 and 9999 in UTC, not {since!r}") from None
+        raise InvalidValueError(f"{name} must lie between the years 1 and 9999 in UTC, not {value!r}") from None
 
 
 def checked_size(batch_size: int | None) -> int | None:

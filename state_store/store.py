@@ -3,17 +3,16 @@
 from collections.abc import Iterable, Mapping
 
 from zeus_kfp.state_store import drifting, epochs, managing, opening, trials
-from zeus_kfp.state_store.checks import check_names, checked_report
+from zeus_kfp.state_store.checks import check_names, check_spec, checked_report
 from zeus_kfp.state_store.learning import relearn
 from zeus_kfp.state_store.listing import Listing
 from zeus_kfp.state_store.records import DriftRecord, OpenedRecurrence, RecurrenceRecord, TrialRecord
 from zeus_kfp.state_store.statements import locked_job
-from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt
 from zeus_kfp.zeus_core.profile import Profile
 from zeus_kfp.zeus_core.trial import TrialOutcome, TrialPlan, TrialState
-from zeus_kfp.zeus_core.validation import text
+from zeus_kfp.zeus_core.validation import text, truth
 
 
 class StateStore(Listing):
@@ -73,10 +72,10 @@ class StateStore(Listing):
             NoBatchSizeLeftError: If every batch size is ruled out.
             InvalidValueError: If an argument is not usable.
         """
+        check_spec(spec)
         text("run_id", run_id)
         text("data_version", data_version, allow_empty=True)
-        if not isinstance(start_now, bool):
-            raise InvalidValueError(f"start_now must be true or false, not {start_now!r}")
+        truth("start_now", start_now)
         return self._write(
             lambda c: opening.open_recurrence(c, self._now(), spec, run_id, on_knob_change, data_version, start_now)
         )
@@ -247,8 +246,10 @@ class StateStore(Listing):
         Raises:
             UnknownJobError: If there is no such job.
             JobInUseError: If a recurrence of it is open.
+            InvalidValueError: If keep_history is neither true nor false.
         """
         check_names(job_id)
+        truth("keep_history", keep_history)
         if keep_history:
             self._write(lambda c: managing.strike_out(c, self._now(), job_id))
         else:
@@ -265,8 +266,10 @@ class StateStore(Listing):
         Raises:
             UnknownJobError: If there is no such job.
             JobInUseError: If a recurrence of it is open.
+            InvalidValueError: If keep_history is neither true nor false.
         """
         check_names(job_id)
+        truth("keep_history", keep_history)
         self._write(lambda c: managing.reset(c, self._now(), job_id, keep_history=keep_history))
 
     def rebuild(self, job_id: str) -> Learnt:

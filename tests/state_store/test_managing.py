@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import delete
@@ -154,6 +154,10 @@ def test_profiles_may_come_in_any_order_and_from_a_generator_and_belong_to_their
         lambda store: store.report("job", "run", 1, REACHED, [None]),
         lambda store: store.report("job", "run", 1, REACHED, None),
         lambda store: store.reset_job(None),
+        lambda store: store.reset_job("job", keep_history=None),
+        lambda store: store.delete_job("job", keep_history="no"),
+        lambda store: store.open_recurrence("job", "run"),
+        lambda store: store.open_recurrence(None, "run"),
         lambda store: store.arms(5),
     ],
 )
@@ -168,12 +172,25 @@ def test_a_patience_that_is_none_is_refused(tmp_path, patience_s):
         StateStore(f"sqlite:///{tmp_path / 'store.db'}", patience_s=patience_s)
 
 
-def test_a_clock_without_a_time_zone_is_refused(tmp_path):
-    naive = datetime(2026, 1, 1)  # noqa: DTZ001  # what is to be refused
-    with StateStore(f"sqlite:///{tmp_path}/store.db", clock=lambda: naive) as store:
-        with pytest.raises(InvalidValueError, match="with a time zone"):
+@pytest.mark.parametrize(
+    ("moment", "said"),
+    [
+        (datetime(2026, 1, 1), "with a time zone"),  # noqa: DTZ001  # what is to be refused
+        ("2026-01-01", "with a time zone"),
+        (datetime.min.replace(tzinfo=UTC), "a year from 1900 to 8999"),
+        (datetime.max.replace(tzinfo=UTC), "a year from 1900 to 8999"),
+    ],
+)
+def test_a_clock_that_gives_no_moment_to_count_from_is_refused(tmp_path, moment, said):
+    with StateStore(f"sqlite:///{tmp_path}/store.db", clock=lambda: moment) as store:
+        with pytest.raises(InvalidValueError, match=said):
             store.open_recurrence(SPEC, "run")
         assert store.jobs() == ()
+
+
+def test_a_clock_that_is_none_is_refused(tmp_path):
+    with pytest.raises(InvalidValueError, match="clock must be a function"):
+        StateStore(f"sqlite:///{tmp_path}/store.db", clock=datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_patience_is_what_was_promised(tmp_path):
