@@ -7,8 +7,9 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalErr
 
 from zeus_kfp.zeus_core.errors import StoreError, StoreUnavailableError
 
-_PASSING_STATES = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03")
-"""Beginnings of PostgreSQL's states: connection lost, deadlock, no lock in time, starting, shutting down, full."""
+_PASSING_STATES = ("08", "40001", "40P01", "53300", "55P03", "57014", "57P01", "57P02", "57P03")
+"""Beginnings of PostgreSQL's states: connection lost, deadlock, no lock in time, statement cancelled (as one that
+waits for a lock is, where the server has a short statement_timeout), starting, shutting down, full."""
 
 _LASTING = (
     "authentication failed",
@@ -23,7 +24,10 @@ _LASTING = (
 
 _ADVICE_BY_STATE = {
     "53100": "free space on the server's disk",
-    "25006": "name the server that takes writes in the store's URL, not its standby",
+    "25006": "name the server that takes writes in the store's URL, not its standby, and let the URL's user write "
+    "(default_transaction_read_only)",
+    "3F000": "give the URL's user or database a search_path with a schema to make tables in",
+    "57014": "give the URL's user a longer statement_timeout",
     "42501": "grant the URL's user all rights on the store's tables and schema",
 }
 

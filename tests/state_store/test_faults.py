@@ -167,11 +167,13 @@ def test_a_lock_on_a_job_that_is_never_given_back_is_a_typed_error(postgresql_ur
         ("25006", "not its standby"),
         ("42501", "grant the URL's user"),
         ("53200", "server runs"),
+        ("57014", "longer statement_timeout"),
+        ("3F000", "search_path"),
     ],
 )
 def test_a_server_that_refuses_midway_is_a_typed_error_and_leaves_no_half_of_anything(new_postgresql, state, advice):
     url = new_postgresql()
-    with StateStore(url) as store:
+    with StateStore(url, patience_s=1) as store:
         run_trials(store, 1)
         store.open_recurrence(SPEC, "next")
         before, admin = dump(url), psycopg2.connect(url)
@@ -183,6 +185,27 @@ def test_a_server_that_refuses_midway_is_a_typed_error_and_leaves_no_half_of_any
             store.suggest("job", "next", 1)
         assert dump(url) == before
         admin.cursor().execute("DROP TRIGGER refuse ON trial")
+        admin.close()
+        store.suggest("job", "next", 1)
+        store.report("job", "next", 1, NOT_REACHED)
+        check_books(store, 2)
+
+
+@pytest.mark.parametrize("state", ["57014", "40P01", "40001", "57P01"])
+def test_a_fault_that_passes_is_met_once_and_the_operation_is_run_again(new_postgresql, state):
+    url = new_postgresql()
+    with StateStore(url) as store:
+        run_trials(store, 1)
+        store.open_recurrence(SPEC, "next")
+        admin = psycopg2.connect(url)
+        admin.autocommit = True
+        # A sequence counts on, whatever is rolled back.
+        refuse = f"IF nextval('met') = 1 THEN RAISE EXCEPTION 'refused' USING ERRCODE = '{state}'; END IF; RETURN NULL;"
+        admin.cursor().execute(
+            "CREATE SEQUENCE met; "
+            f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {refuse} END $$; "
+            "CREATE TRIGGER refuse AFTER INSERT ON trial FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
         admin.close()
         store.suggest("job", "next", 1)
         store.report("job", "next", 1, NOT_REACHED)
