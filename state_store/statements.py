@@ -51,6 +51,7 @@ def labelled(table: Table) -> list[Any]:
 
 
 _JOB = select(JOB).where(JOB.c.job_id == bindparam("job_id"))
+_LOCKED_JOB = _JOB.with_for_update()
 _RECURRENCE = select(RECURRENCE).where(
     RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id")
 )
@@ -128,8 +129,7 @@ def locked_job(transaction: Transaction, job_id: str) -> Row:
     Raises:
         UnknownJobError: If there is no such job.
     """
-    transaction.lock(_JOB, {"job_id": job_id})
-    return find_job(transaction, job_id)
+    return _required_job(rows(transaction, _LOCKED_JOB, {"job_id": job_id}), job_id)
 
 
 def held_run(transaction: Transaction, job_id: str, run_id: str) -> HeldRun:
