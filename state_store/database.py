@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection, make_url
@@ -24,7 +25,7 @@ from zeus_kfp.state_store.transaction import (
     postgresql_settings,
 )
 from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.validation import number
+from zeus_kfp.zeus_core.validation import number, text
 
 if TYPE_CHECKING:
     from tenacity import Retrying
@@ -89,6 +90,8 @@ def parse_url(url: str) -> URL:
         raise InvalidValueError(
             f"the store's URL can't be read: quote the password (%2F for /, %40 for @, %3A for :), as in {_EXAMPLES}"
         )
+    if scheme != "sqlite":
+        _check_characters(url)
     if scheme == "sqlite" and (parsed.host or any(character in (parsed.database or "") for character in "\0\n")):
         raise InvalidValueError(f"an SQLite store's URL names a file after three slashes: such as {_EXAMPLES}")
     if scheme == "sqlite" and parsed.query:
@@ -98,6 +101,16 @@ def parse_url(url: str) -> URL:
     if scheme == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise InvalidValueError(f"an SQLite store needs a file, since every step is a process: such as {_EXAMPLES}")
     return parsed.set(drivername=drivers[scheme])
+
+
+def _check_characters(url: str) -> None:
+    try:
+        text("the store's URL", unquote(url), at_most=10_000)
+    except InvalidValueError:  # whose message shows the URL
+        raise InvalidValueError(
+            f"the store's URL holds a character that no server takes (NUL, or bytes that are no UTF-8), or is too "
+            f"long: give one such as {_EXAMPLES}"
+        ) from None
 
 
 class Database:
@@ -251,7 +264,8 @@ class Database:
 
 
 def _sqlite_engine(url: URL, patience_s: float) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": patience_s}, hide_parameters=True)
+    # Threads wait for the file's lock, as long as there is patience, and not for each other's connections.
+    engine = create_engine(url, connect_args={"timeout": patience_s}, hide_parameters=True, max_overflow=-1)
     is_local = on_local_file_system(str(url.database))
 
     @event.listens_for(engine, "connect")

@@ -4,16 +4,18 @@ import logging
 import subprocess
 import sys
 import traceback
+from contextlib import ExitStack
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.database import Database
 from zeus_kfp.state_store.schema import VERSION_TABLE
-from zeus_kfp.state_store.tables import METADATA
+from zeus_kfp.state_store.statements import rows
+from zeus_kfp.state_store.tables import JOB, METADATA
 from zeus_kfp.zeus_core import JobSpec, TrialOutcome, TrialState
 from zeus_kfp.zeus_core.errors import InvalidValueError, StoreUnavailableError, StoreVersionError
 
@@ -74,6 +76,25 @@ def test_an_unquoted_password_is_refused_and_not_shown(url):
     with pytest.raises(InvalidValueError, match="quote the password") as error:
         StateStore(url)
     assert "ss@h" not in str(error.value) and "s@h" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "part", ["user:c%40nary@h/d%00", "user:c%40nary%00@h/d", "user:c%40nary@h\udc80/d", "u" * 10_001]
+)
+def test_a_url_with_characters_that_no_server_takes_is_refused_and_not_shown(part):
+    with pytest.raises(InvalidValueError, match="URL") as error:
+        StateStore(f"postgresql://{part}")
+    assert "nary" not in "".join(traceback.format_exception(error.value))
+
+
+def test_any_number_of_transactions_are_open_at_once(store_url):
+    with StateStore(store_url) as store, ExitStack() as all_at_once:
+        store.upgrade()
+        # The pool would wait as long for another's connection.
+        store._database.engine.pool._timeout = 0
+        for _ in range(30):
+            transaction = all_at_once.enter_context(store._database.transaction(write=False))
+            assert rows(transaction, select(JOB)) == []
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path):
