@@ -83,7 +83,7 @@ def report(
     from zeus_kfp.components.close_recurrence.report_data import ReportData
     from zeus_kfp.state_store import StateStore
 
-    with StateStore.from_environment() as store:
+    with StateStore.from_environment(must_exist=True) as store:
         page = render_html(ReportData.from_store(store, job))
     output.write_text(page, encoding="utf-8")
     typer.echo(output)

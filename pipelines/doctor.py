@@ -141,8 +141,7 @@ def _store(environ: Mapping[str, str]) -> Iterator[Finding]:
         return
     try:
         database = Database(url, patience_s=0)
-        # Looking at a file that isn't there would make it.
-        if database.is_sqlite and not Path(database.place).exists():
+        if database.is_missing:
             yield _to_be_made(Path(database.place))
             return
         with closing(database):

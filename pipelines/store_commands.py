@@ -66,10 +66,11 @@ def moment(since: str | None, now: datetime) -> datetime | None:
 
 
 @contextmanager
-def _store() -> "Iterator[StateStore]":
+def _store(must_exist: bool = True) -> "Iterator[StateStore]":
+    """Give the store; a mistyped path is an error, and no new, empty store, but for commands about the store itself."""
     from zeus_kfp.state_store import StateStore
 
-    with StateStore.from_environment(patience_s=PATIENCE_S) as store:
+    with StateStore.from_environment(patience_s=PATIENCE_S, must_exist=must_exist) as store:
         yield store
 
 
@@ -357,7 +358,7 @@ def list_arms(
 @database.command()
 def upgrade() -> None:
     """Make or upgrade the schema of the store."""
-    with _store() as store:
+    with _store(must_exist=False) as store:
         store.upgrade()
     typer.echo("the store is up to date")
 
@@ -367,7 +368,7 @@ def check() -> None:
     """Say whether the store can be reached and its schema is the one that this version needs; exit code 1 if not."""
     from zeus_kfp.state_store.schema import VERSIONS
 
-    with _store() as store:
+    with _store(must_exist=False) as store:
         version = store.check()
     if version != VERSIONS[-1]:
         found = f"is {version}" if version else "is not made yet"

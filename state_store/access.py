@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from zeus_kfp.state_store.checks import checked_now
-from zeus_kfp.state_store.database import PATIENCE_S, Database, url_from_environment
+from zeus_kfp.state_store.database import PATIENCE_S, STORE_VARIABLE, Database, url_from_environment
 from zeus_kfp.state_store.schema import current_version, ensure_schema
 from zeus_kfp.state_store.transaction import Transaction
-from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.zeus_core.errors import InvalidValueError, StoreUnavailableError
 
 T = TypeVar("T")
 
@@ -41,17 +41,27 @@ class Access:
         self._schema_is_there = False
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ, *, patience_s: float = PATIENCE_S) -> Self:
+    def from_environment(
+        cls, environ: Mapping[str, str] = os.environ, *, patience_s: float = PATIENCE_S, must_exist: bool = False
+    ) -> Self:
         """Return the store that ZEUS_KFP_STORE_URL names.
 
         Args:
             environ: Environment variables.
             patience_s: How long an operation waits for others, and tries again after a fault that passes.
+            must_exist: Whether an SQLite file that is not there is refused instead of made.
 
         Raises:
             InvalidValueError: If the variable is not set or no supported URL.
+            StoreUnavailableError: If the file must exist and does not.
         """
-        return cls(url_from_environment(environ), patience_s=patience_s)
+        store = cls(url_from_environment(environ), patience_s=patience_s)
+        if must_exist and store._database.is_missing:
+            raise StoreUnavailableError(
+                f"no SQLite file is found at {store._database.place}: check {STORE_VARIABLE}, and the rights of the "
+                "file's folder; `zeus-kfp db upgrade` makes a new store"
+            )
+        return store
 
     def __repr__(self) -> str:
         """Show where the store is, without its password."""
@@ -78,6 +88,8 @@ class Access:
 
     def check(self) -> str | None:
         """Return the schema's version, None for a database without one."""
+        if self._database.is_missing:
+            return None
         return self._database.attempt(lambda: current_version(self._database))
 
     def _now(self) -> datetime:

@@ -147,6 +147,11 @@ class Database:
             return str(self.url.database)
         return f"{self.url.host or self.url.query.get('host', 'localhost')}:{self.url.port or 5432}"
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is an SQLite file that is not there: whoever connects to it makes it."""
+        return self.is_sqlite and not os.path.exists(self.place)
+
     def write(self, operation: Callable[[Transaction], T]) -> T:
         """Run ``operation`` in a transaction that writes; the same errors as :meth:`attempt`."""
         return self.attempt(lambda: self._in_transaction(operation, write=True))

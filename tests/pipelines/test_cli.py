@@ -28,6 +28,7 @@ def store(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'store.db'}"
     monkeypatch.setenv("ZEUS_KFP_STORE_URL", url)
     with StateStore(url) as store:
+        store.upgrade()
         yield store
 
 
@@ -236,11 +237,35 @@ def test_nothing_is_done_unasked(two_jobs):
     assert len(listed("jobs", "list", "--phase", "running")) == 2
 
 
-def test_the_database_is_checked_and_upgraded(store):
+def test_the_database_is_checked_and_upgraded(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZEUS_KFP_STORE_URL", f"sqlite:///{tmp_path}/new.db")
     unmade = CliRunner().invoke(app, ["db", "check"])
     assert unmade.exit_code == 1 and "run `zeus-kfp db upgrade`" in unmade.output
+    assert list(tmp_path.iterdir()) == []
     run("db", "upgrade")
     assert "up to date" in run("db", "check")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *([records, "list"] for records in ("jobs", "recurrences", "trials", "profiles", "arms")),
+        *(["jobs", what, "job"] for what in ("show", "export", "drifts", "prunable", "reopen")),
+        *(["jobs", what, "job", "--yes"] for what in ("complete", "delete", "reset")),
+        ["jobs", "signal-drift", "job", "--reason", "new data"],
+        ["recurrences", "show", "job", "run"],
+        ["recurrences", "close", "job", "run"],
+        ["trials", "show", "job", "1"],
+        ["report", "job"],
+    ],
+)
+def test_a_mistyped_path_of_the_store_is_an_error_and_makes_no_file(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.setenv("ZEUS_KFP_STORE_URL", f"sqlite:///{tmp_path}/mistyped.db")
+    monkeypatch.setattr("sys.argv", ["zeus-kfp", *command])
+    with pytest.raises(SystemExit):
+        main()
+    assert "no SQLite file is found at" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("since", ["yesterday", "7 days", "", "99999999d", "2026-13-01"])
