@@ -149,6 +149,9 @@ class PostgresqlTransaction(Transaction):
 
     def begin(self, *, write: bool) -> None:
         """Begin, with the first statement."""
+        if self._driver.get_transaction_status():
+            # An interrupt kept whoever had the connection before from closing it.
+            self._waiting.append(b"ROLLBACK")
         # Whoever waited for a job's row must see what the one before has written; whoever reads, one state.
         level = b"READ COMMITTED" if write else b"REPEATABLE READ"
         self._waiting.append(b"BEGIN ISOLATION LEVEL " + level + b"; " + self._settings.encode())

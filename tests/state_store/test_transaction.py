@@ -105,6 +105,20 @@ def test_what_fails_leaves_nothing_and_the_next_transaction_works(store, error, 
     store.report("job", "run", 1, NOT_REACHED)
 
 
+def test_an_interrupt_while_another_is_dealt_with_leaves_nothing(store, monkeypatch):
+    def interrupted(_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sqlalchemy.pool.base._ConnectionFairy.invalidate", interrupted)
+    with pytest.raises(KeyboardInterrupt), store._database.transaction(write=True) as transaction:
+        transaction.write(CHANGE, {"of_job": "job", "reason": "lost"})
+        assert [trial.reason for trial in rows(transaction, TRIALS, {"job_id": "job"})] == ["lost"]
+        raise KeyboardInterrupt
+    store.open_recurrence(SPEC, "other")
+    assert [trial.reason for trial in store.trials("job")] == [""]
+
+
 def test_a_statement_that_the_database_refuses_leaves_nothing(store):
     with pytest.raises(DBAPIError), store._database.transaction(write=True) as transaction:
         transaction.write(CHANGE, {"of_job": "job", "reason": "lost"})
