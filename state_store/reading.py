@@ -1,9 +1,11 @@
 """Reading: jobs, recurrences, trials, profiles and arms as frozen values."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, and_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, select
 
 from zeus_kfp.state_store.drifting import drifts
 from zeus_kfp.state_store.learning import load_learnt
@@ -37,21 +39,59 @@ from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.policies import ArmPosterior, policy_named
 from zeus_kfp.zeus_core.trial import TrialState
 
+_OF_LATEST = and_(RECURRENCE.c.job_id == JOB.c.job_id, RECURRENCE.c.number == JOB.c.recurrence_count)
+_JOBS = (
+    select(*labelled(JOB), *labelled(RECURRENCE))
+    .select_from(JOB.outerjoin(RECURRENCE, _OF_LATEST))
+    .order_by(JOB.c.job_id)
+)
+_LISTED = _JOBS.where(JOB.c.phase != JobPhase.DELETED.value)
+_WHICH_JOBS = {
+    "phase": JOB.c.phase == bindparam("phase"),
+    "user": JOB.c.user == bindparam("user"),
+    "since": (RECURRENCE.c.opened_at >= bindparam("since")) | (JOB.c.created_at >= bindparam("since")),
+}
+_RECURRENCES = select(RECURRENCE).where(RECURRENCE.c.job_id == bindparam("job_id")).order_by(RECURRENCE.c.number)
+_WHICH_RECURRENCES = {
+    "state": RECURRENCE.c.state == bindparam("state"),
+    "since": RECURRENCE.c.opened_at >= bindparam("since"),
+}
+_TRIALS_SINCE = (
+    select(TRIAL)
+    .where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.recurrence_id >= bindparam("first"))
+    .order_by(TRIAL.c.number)
+)
+_TRIALS = (
+    select(*labelled(TRIAL), *labelled(RECURRENCE))
+    .select_from(TRIAL.join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id))
+    .where(TRIAL.c.job_id == bindparam("job_id"))
+    .order_by(TRIAL.c.number)
+)
+_WHICH_TRIALS = {
+    "run_id": RECURRENCE.c.run_id == bindparam("run_id"),
+    "state": TRIAL.c.state == bindparam("state"),
+    "batch_size": TRIAL.c.batch_size == bindparam("batch_size"),
+    "since": TRIAL.c.issued_at >= bindparam("since"),
+}
+_PROFILES: Select[Any] = (
+    select(PROFILE, TRIAL.c.number.label("trial_number"))
+    .join(TRIAL, PROFILE.c.trial_id == TRIAL.c.id)
+    .where(PROFILE.c.job_id == bindparam("job_id"))
+    .order_by(PROFILE.c.id)
+)
+_WHICH_PROFILES = {
+    "batch_size": PROFILE.c.batch_size == bindparam("batch_size"),
+    "since": TRIAL.c.issued_at >= bindparam("since"),
+}
+
 
 def jobs(
     transaction: Transaction, *, phase: JobPhase | None, user: str | None, since: datetime | None
 ) -> tuple[JobOverview, ...]:
     """Return jobs with their latest recurrence, by name, in one query."""
-    latest = and_(RECURRENCE.c.job_id == JOB.c.job_id, RECURRENCE.c.number == JOB.c.recurrence_count)
-    query = select(*labelled(JOB), *labelled(RECURRENCE)).select_from(JOB.outerjoin(RECURRENCE, latest))
-    wanted = JOB.c.phase != JobPhase.DELETED.value if phase is None else JOB.c.phase == phase.value
-    query = query.where(wanted)
-    if user is not None:
-        query = query.where(JOB.c.user == user)
-    if since is not None:
-        query = query.where((RECURRENCE.c.opened_at >= since) | (JOB.c.created_at >= since))
-    found = joined(transaction, query.order_by(JOB.c.job_id), JOB, RECURRENCE)
-    return tuple(_overview(job, recurrence) for job, recurrence in found)
+    of_phase = phase and phase.value
+    query, wanted = _narrowed(_JOBS if phase else _LISTED, _WHICH_JOBS, phase=of_phase, user=user, since=since)
+    return tuple(_overview(job, recurrence) for job, recurrence in joined(transaction, query, JOB, RECURRENCE, wanted))
 
 
 def recurrences(
@@ -59,17 +99,10 @@ def recurrences(
 ) -> tuple[RecurrenceRecord, ...]:
     """Return a job's recurrences, oldest first."""
     find_job(transaction, job_id)
-    of_job = RECURRENCE.c.job_id == job_id
-    query = select(RECURRENCE).where(of_job).order_by(RECURRENCE.c.number)
-    if state is not None:
-        query = query.where(RECURRENCE.c.state == state.value)
-    if since is not None:
-        query = query.where(RECURRENCE.c.opened_at >= since)
-    found = rows(transaction, query)
+    query, wanted = _narrowed(_RECURRENCES, _WHICH_RECURRENCES, state=state and state.value, since=since)
+    found = rows(transaction, query, {"job_id": job_id, **wanted})
     trials: dict[int, list[Row]] = {row.id: [] for row in found}
-    first = found[0].id if found else 0
-    of_found = select(TRIAL).where(TRIAL.c.job_id == job_id, TRIAL.c.recurrence_id >= first)
-    for trial in rows(transaction, of_found.order_by(TRIAL.c.number)) if found else ():
+    for trial in rows(transaction, _TRIALS_SINCE, {"job_id": job_id, "first": found[0].id}) if found else ():
         if trial.recurrence_id in trials:
             trials[trial.recurrence_id].append(trial)
     return tuple(recurrence_record(row, trials[row.id]) for row in found)
@@ -92,19 +125,10 @@ def trials(
 ) -> tuple[TrialRecord, ...]:
     """Return a job's trials, oldest first."""
     find_job(transaction, job_id)
-    recurrence_of = TRIAL.join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id)
-    query = select(*labelled(TRIAL), *labelled(RECURRENCE)).select_from(recurrence_of).where(TRIAL.c.job_id == job_id)
-    conditions = {
-        RECURRENCE.c.run_id: run_id,
-        TRIAL.c.state: None if state is None else state.value,
-        TRIAL.c.batch_size: batch_size,
-    }
-    for column, value in conditions.items():
-        if value is not None:
-            query = query.where(column == value)
-    if since is not None:
-        query = query.where(TRIAL.c.issued_at >= since)
-    found = joined(transaction, query.order_by(TRIAL.c.number), TRIAL, RECURRENCE)
+    query, wanted = _narrowed(
+        _TRIALS, _WHICH_TRIALS, run_id=run_id, state=state and state.value, batch_size=batch_size, since=since
+    )
+    found = joined(transaction, query, TRIAL, RECURRENCE, {"job_id": job_id, **wanted})
     return tuple(trial_record(trial, recurrence) for trial, recurrence in found)
 
 
@@ -121,17 +145,9 @@ def profiles(
 ) -> tuple[ProfileRecord, ...]:
     """Return what a job's trials measured, oldest first."""
     find_job(transaction, job_id)
-    query: Select[Any] = (
-        select(PROFILE, TRIAL.c.number.label("trial_number"))
-        .join(TRIAL, PROFILE.c.trial_id == TRIAL.c.id)
-        .where(PROFILE.c.job_id == job_id)
-        .order_by(PROFILE.c.id)
-    )
-    if batch_size is not None:
-        query = query.where(PROFILE.c.batch_size == batch_size)
-    if since is not None:
-        query = query.where(TRIAL.c.issued_at >= since)
-    return tuple(ProfileRecord(row.trial_number, profile_of(row)) for row in rows(transaction, query))
+    query, wanted = _narrowed(_PROFILES, _WHICH_PROFILES, batch_size=batch_size, since=since)
+    found = rows(transaction, query, {"job_id": job_id, **wanted})
+    return tuple(ProfileRecord(row.trial_number, profile_of(row)) for row in found)
 
 
 def export(transaction: Transaction, job_id: str) -> JobExport:
@@ -157,3 +173,17 @@ def _overview(job: Row, latest: Row) -> JobOverview:
     if latest.id is None:
         return JobOverview(job_record(job), None, None, None)
     return JobOverview(job_record(job), RecurrenceState(latest.state), latest.opened_at, latest.closed_at)
+
+
+def _narrowed(
+    query: Select[Any], which: Mapping[str, ColumnElement[bool]], **wanted: Any
+) -> tuple[Select[Any], dict[str, Any]]:
+    """Return a query of what is wanted, where None is anything, and the parameters that say so."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return _where(query, tuple(which[name] for name in given)), given
+
+
+@lru_cache(maxsize=64)
+def _where(query: Select[Any], conditions: tuple[ColumnElement[bool], ...]) -> Select[Any]:
+    """Return the same query each time, since it is compiled once; it takes longer than to run it."""
+    return query.where(*conditions)

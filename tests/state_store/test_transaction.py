@@ -13,9 +13,11 @@ from sqlalchemy.exc import DBAPIError
 from tests.conftest import new_postgresql_database
 from tests.state_store.driving import NOT_REACHED, SPEC
 from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.records import JobPhase, RecurrenceState
 from zeus_kfp.state_store.statements import count, find_job, rows
 from zeus_kfp.state_store.tables import JOB, TRIAL
 from zeus_kfp.state_store.transaction import PostgresqlTransaction
+from zeus_kfp.zeus_core import TrialState
 from zeus_kfp.zeus_core.errors import UnknownJobError
 
 JOBS = select(JOB).where(JOB.c.job_id == bindparam("job_id"))
@@ -151,3 +153,16 @@ def test_a_read_sees_one_state_of_the_database(store, store_url):
         assert count(transaction, jobs, {}) == before == 1
     with pytest.raises(UnknownJobError), store._database.transaction(write=False) as transaction:
         find_job(transaction, "nobody")
+
+
+def test_whatever_is_looked_up_again_is_compiled_no_second_time(store):
+    def look(moment):
+        store.jobs(phase=JobPhase.RUNNING, user="ann", since=moment)
+        store.recurrences("job", state=RecurrenceState.OPEN, since=moment)
+        store.trials("job", "run", state=TrialState.ISSUED, batch_size=16, since=moment)
+        store.profiles("job", batch_size=16, since=moment)
+        store.export("job")
+        store.prunable("job")
+        return store._database._compiled.cache_info().misses
+
+    assert look(datetime(2026, 1, 1, tzinfo=UTC)) == look(datetime(2026, 1, 2, tzinfo=UTC))
