@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zeus_kfp.zeus_core.policies.bayes.gaussian import Array, normal_cdf
 from zeus_kfp.zeus_core.policies.bayes.model import CostBelief
@@ -94,8 +95,9 @@ class Outlook:
     def choice(self, waiting: Sequence[int] = ()) -> int:
         """Return the position of the size to try next; those that wait are not explored for the time being."""
         excess = self.excess
-        worth = np.flatnonzero(self.gain > excess)
-        worth = worth[~np.isin(worth, [self.cheapest, *waiting])]
+        is_worth = self.gain > excess
+        is_worth[[self.cheapest, *waiting]] = False
+        worth = np.flatnonzero(is_worth)
         if not len(worth):
             return self.cheapest
         delay = self.gain[worth].max() / max(self.horizon, 1.0)
@@ -125,14 +127,11 @@ def outlook(believed: CostBelief, log_threshold: float, retry: float, horizon: f
     log_cap = _log_cap(believed, log_threshold)
     attempt = _attempt(believed, believed.log_cost.mean, believed.trial_variance, log_cap)
     now = attempt.with_retry(retry)
-    excess, gain = now - now.min(), np.zeros(len(now))
-    for repeats in _REPEATS:
-        if repeats > max(horizon, 1.0):
-            break
-        saving = (1 - attempt.failing) * np.maximum(now.min() - _later(believed, log_cap, retry, repeats), 0.0)
-        # Repeats are paid for and end before the rest of the horizon begins to gain.
-        gain = np.maximum(gain, (horizon + 1 - repeats) * saving - (repeats - 1) * excess)
-    return Outlook(now, gain, horizon)
+    repeats = np.array([one for one in _REPEATS if one <= max(horizon, 1.0)])[:, None]
+    saving = (1 - attempt.failing) * np.maximum(now.min() - _later(believed, log_cap, retry, repeats), 0.0)
+    # Repeats are paid for and end before the rest of the horizon begins to gain.
+    gains = (horizon + 1 - repeats) * saving - (repeats - 1) * (now - now.min())
+    return Outlook(now, np.maximum(gains.max(axis=0), 0.0), horizon)
 
 
 def _log_cap(believed: CostBelief, log_threshold: float) -> Array:
@@ -144,9 +143,9 @@ def _log_cap(believed: CostBelief, log_threshold: float) -> Array:
 def _attempt(believed: CostBelief, mean: Array, variance: Array, log_cap: Array) -> _Attempt:
     """Return what trials do whose ln(cost) is normal; ``mean`` may have more axes before the last."""
     deviation = np.sqrt(variance)
-    reach = normal_cdf((log_cap - mean) / deviation)
-    within = np.exp(np.minimum(mean + variance / 2, _LARGEST_LOG))
-    within = within * normal_cdf((log_cap - mean - variance) / deviation)
+    z = (log_cap - mean) / deviation
+    reach, share = normal_cdf(np.stack((z, z - deviation)))
+    within = np.exp(np.minimum(mean + variance / 2, _LARGEST_LOG)) * share
     cap = np.exp(log_cap)
     # What hardly ever reaches does so just below the cap; the ratio would be one of rounding errors.
     cost = np.where(reach > _LEAST_REACH, np.minimum(within / np.maximum(reach, _LEAST_REACH), cap), cap)
@@ -154,12 +153,16 @@ def _attempt(believed: CostBelief, mean: Array, variance: Array, log_cap: Array)
     return _Attempt(cost, np.where(failing > 1e-9, failing, 0.0), cap)
 
 
-def _later(believed: CostBelief, log_cap: Array, retry: float, repeats: int) -> Array:
-    """Return the expected least cost in J of a recurrence after trials at each size, shape (n,)."""
+def _later(believed: CostBelief, log_cap: Array, retry: float, repeats: NDArray[np.int_]) -> Array:
+    """Return the expected least cost in J of a recurrence after so many trials at each size.
+
+    ``repeats`` has shape (r, 1), the costs (r, n); on the way the axes are repeats, nodes, the size tried, and the size
+    that is used then.
+    """
     variance = believed.log_cost.variance
     spread = np.sqrt(variance + believed.noise_variance / repeats)
-    steps = believed.log_cost.covariance / spread[:, None]
+    steps = (believed.log_cost.covariance / spread[:, :, None])[:, None]
     left = np.maximum(variance - steps**2, 0.0) + believed.noise_variance
     means = believed.log_cost.mean + _NODES[:, None, None] * steps
     costs = _attempt(believed, means, left, log_cap).with_retry(retry)
-    return np.asarray(_WEIGHTS @ costs.min(axis=2))
+    return np.asarray(np.einsum("m,rmi->ri", _WEIGHTS, costs.min(axis=3)))
