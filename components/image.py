@@ -16,10 +16,22 @@ def image_from(environ: Mapping[str, str]) -> str:
     Raises:
         InvalidValueError: If it can't be the name of an image.
     """
-    image = environ.get("ZEUS_KFP_IMAGE", "").strip() or DEFAULT_IMAGE
+    return checked_image("ZEUS_KFP_IMAGE", environ.get("ZEUS_KFP_IMAGE", "").strip() or DEFAULT_IMAGE)
+
+
+def checked_image(name: str, image: str) -> str:
+    """Return what can be the name of an image.
+
+    Args:
+        name: What the value is called, for the message.
+        image: The image.
+
+    Raises:
+        InvalidValueError: If it can't be.
+    """
     if not re.fullmatch(r"[a-z0-9]([\w./:@-]*\w)?", image, re.ASCII):
         raise InvalidValueError(
-            f"ZEUS_KFP_IMAGE must name an image, such as registry.example.com/zeus-kfp:{__version__}, not {image!r}"
+            f"{name} must name an image, such as registry.example.com/zeus-kfp:{__version__}, not {image!r}"
         )
     return image
 

@@ -21,10 +21,9 @@ def require_winner(winner: TrialRecord | None, trials: Sequence[TrialRecord]) ->
         NoWinnerError: If there is none, or if it saved no model.
     """
     if winner is None:
-        tried = "; ".join(f"batch size {t.batch_size}: {t.state} {t.reason}".strip() for t in trials)
         raise NoWinnerError(
-            f"no trial of this recurrence reached the target metric ({tried or 'none was started'}): "
-            "see the recurrence's report; a higher max_epochs or max_retries, or another target may help"
+            f"{why_no_winner(trials)}: see the recurrence's report; a higher max_epochs or max_retries, or another "
+            "target may help"
         )
     if not winner.model_uri:
         raise NoWinnerError(
@@ -32,6 +31,12 @@ def require_winner(winner: TrialRecord | None, trials: Sequence[TrialRecord]) ->
             "or write the file trial.model_path in the training code"
         )
     return winner
+
+
+def why_no_winner(trials: Sequence[TrialRecord]) -> str:
+    """Return what became of the trials of a recurrence none of which reached the target."""
+    tried = "; ".join(f"batch size {t.batch_size}: {t.state} {t.reason}".strip() for t in trials)
+    return f"no trial of this recurrence reached the target metric ({tried or 'none was started'})"
 
 
 def publish_winner(trial: TrialRecord, model: ModelArtifact) -> None:

@@ -1,5 +1,6 @@
 """The `zeus-kfp` command."""
 
+import errno
 import io
 import sys
 from pathlib import Path
@@ -106,8 +107,9 @@ def main() -> None:
         typer.echo(f"zeus-kfp: {error}", err=True)
         raise SystemExit(1) from None
     except OSError as error:
-        if error.filename is None:
+        # A file or folder that the command line names, such as one that can't be written, or a disk that is full.
+        what = error.filename or ("the output" if error.errno == errno.ENOSPC else None)
+        if what is None:
             raise
-        # A file or folder that the command line names, such as one that can't be written.
-        typer.echo(f"zeus-kfp: {error.filename} can't be used: {error.strerror}", err=True)
+        typer.echo(f"zeus-kfp: {what} can't be used: {error.strerror}", err=True)
         raise SystemExit(1) from None

@@ -21,6 +21,9 @@ RUN_FAILED = 3
 STILL_RUNNING = 4
 """Exit code where something is not over yet: a wait whose time is up, or a schedule that has a live run."""
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
 CLUSTER_HELP = (
     "The cluster is found by --host or KF_PIPELINES_ENDPOINT, and logged in to by ZEUS_KFP_TOKEN, ZEUS_KFP_TOKEN_FILE "
     "or ZEUS_KFP_COOKIES; ZEUS_KFP_CA_CERT, ZEUS_KFP_PROXY and ZEUS_KFP_KUBE_CONTEXT go to kfp too."

@@ -67,6 +67,10 @@ def _gpus(environ: Mapping[str, str]) -> Iterator[Finding]:
             if not energy_j:  # one at 0 has never counted
                 polled = "its power is polled instead" if devices.power_w() is not None else "nor its power can be read"
                 yield Finding(f"GPU {gpu.index}: energy counter", Verdict.LACKING, f"none; {polled}")
+        if devices.left_out:
+            found = f"CUDA leaves out {','.join(devices.left_out)}: a list ends at its first entry that is no GPU"
+            advice = f"name GPUs that are there: this machine has {devices.total}"
+            yield Finding("CUDA_VISIBLE_DEVICES", Verdict.LACKING, found, advice)
         if len(devices.models) > 1:
             advice = "name GPUs of one model in CUDA_VISIBLE_DEVICES: a trial is refused otherwise"
             yield Finding("GPU models", Verdict.BROKEN, ", ".join(devices.models), advice)
@@ -126,6 +130,8 @@ def _meter(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _store(environ: Mapping[str, str]) -> Iterator[Finding]:
+    from sqlalchemy import literal, select
+
     from zeus_kfp.state_store.database import Database
 
     url = environ.get("ZEUS_KFP_STORE_URL", "")
@@ -137,13 +143,21 @@ def _store(environ: Mapping[str, str]) -> Iterator[Finding]:
         database = Database(url, patience_s=0)
         # Looking at a file that isn't there would make it.
         if database.is_sqlite and not Path(database.place).exists():
-            yield Finding("store", Verdict.GOOD, f"{database.place} is made when it is first used")
+            yield _to_be_made(Path(database.place))
             return
         with closing(database):
-            database.read(lambda connection: connection.exec_driver_sql("SELECT 1"))
+            database.read(lambda transaction: transaction.read(select(literal(1))))
         yield Finding("store", Verdict.GOOD, f"reached, at {database.place}")
     except ZeusError as error:
         yield Finding("store", Verdict.BROKEN, str(error), "check ZEUS_KFP_STORE_URL and the database's network")
+
+
+def _to_be_made(store: Path) -> Finding:
+    folder = store.absolute().parent
+    if os.access(folder, os.W_OK | os.X_OK) and folder.is_dir():
+        return Finding("store", Verdict.GOOD, f"{store} is made when it is first used")
+    found = f"{store} can't be made: {folder} is no folder that this user may write to"
+    return Finding("store", Verdict.BROKEN, found, "make that folder, or name another file in ZEUS_KFP_STORE_URL")
 
 
 def _kfp(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -151,14 +165,14 @@ def _kfp(environ: Mapping[str, str]) -> Iterator[Finding]:
     if not endpoint:
         yield Finding("KFP", Verdict.LACKING, "KF_PIPELINES_ENDPOINT is not set", "set it to schedule from here")
         return
-    from urllib.error import URLError
+    from http.client import HTTPException
     from urllib.request import urlopen
 
     url = endpoint if "://" in endpoint else f"http://{endpoint}"
     try:
         with urlopen(f"{url.rstrip('/')}/apis/v2beta1/healthz", timeout=5) as answer:
             yield Finding("KFP", Verdict.GOOD, f"{url} answers with HTTP {answer.status}")
-    except (URLError, OSError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         yield Finding("KFP", Verdict.BROKEN, f"{url} does not answer: {error}", "check the address and your login")
 
 

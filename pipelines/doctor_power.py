@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from zeus_kfp.pipelines.finding import Finding, Verdict
-from zeus_kfp.zeus_core.errors import ZeusError
+from zeus_kfp.zeus_core.errors import InvalidValueError, ZeusError
 from zeus_kfp.zeus_core.meters.nvml_devices import Gpu, LimitRefusedError, NvmlDevices, open_devices
 from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError
 from zeus_kfp.zeus_core.power.choice import SWITCH_VARIABLE
@@ -15,6 +15,7 @@ from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE, found_path, own_fold
 from zeus_kfp.zeus_core.power.governing import is_governed
 from zeus_kfp.zeus_core.power.neighbours import neighbours
 from zeus_kfp.zeus_core.power.note import is_same
+from zeus_kfp.zeus_core.power.options import ProfilingOptions
 from zeus_kfp.zeus_core.power.zeusd import ZeusdSetter, zeusd_address
 
 _SYS_ADMIN = 21
@@ -37,6 +38,10 @@ def power_findings(environ: Mapping[str, str], proc: Path, dev: Path) -> Iterato
     if switch not in ("on", "off"):
         yield Finding("power limits", Verdict.BROKEN, f"{SWITCH_VARIABLE} must be on or off, not {switch!r}")
         return
+    try:
+        ProfilingOptions.from_environment(environ)
+    except InvalidValueError as error:
+        yield Finding("power profiling", Verdict.BROKEN, str(error), "every trial is refused until that is changed")
     try:
         devices = open_devices(environ.get("CUDA_VISIBLE_DEVICES"))
     except NvmlUnavailableError:  # the GPUs' own lines say so

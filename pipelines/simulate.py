@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zeus_kfp.zeus_core.errors import InvalidValueError
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -36,7 +38,7 @@ def simulate_command(
     noise: Annotated[float, typer.Option(help="Standard deviation of ln(epochs) beside the recorded runs'.")] = 0.0,
     drift_train_trace: Annotated[Path | None, typer.Option(help="Train trace after a change of the data.")] = None,
     gpu_power_trace: Annotated[Path | None, typer.Option(help="Power trace after a change of the GPU.")] = None,
-    change_at: Annotated[int, typer.Option(help="The first recurrence after that change.")] = 26,
+    change_at: Annotated[int | None, typer.Option(help="The first recurrence after it.  [default: 26]")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the results as JSON there.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the regret curves there (png, svg, pdf).")] = None,
 ) -> None:
@@ -45,12 +47,16 @@ def simulate_command(
 
     from zeus_kfp.zeus_core.simulation import Scenario, recorded_job, recorded_truth, simulate
 
+    for path in (json_file, plot):
+        _check_writable(path)
     which = {"dataset": dataset, "network": network, "optimizer": optimizer}
     truth = recorded_truth(train_trace, power_trace, target_metric, **which)
     change = None
     if drift_train_trace or gpu_power_trace:
         after = recorded_truth(drift_train_trace or train_trace, gpu_power_trace or power_trace, target_metric, **which)
-        change = _change(after, change_at, is_gpu=gpu_power_trace is not None)
+        change = _change(after, 26 if change_at is None else change_at, is_gpu=gpu_power_trace is not None)
+    elif change_at is not None:
+        raise InvalidValueError("--change-at needs what changes: give --drift-train-trace, --gpu-power-trace or both")
     scenario = Scenario(overlap, failure_probability, fits_up_to, noise, (change,) if change else ())
     job = recorded_job(
         truth,
@@ -143,7 +149,15 @@ def _write(path: Path, text: str) -> None:
         raise _unwritable(path, error) from None
 
 
-def _unwritable(path: Path, error: Exception) -> Exception:
-    from zeus_kfp.zeus_core.errors import InvalidValueError
+def _check_writable(path: Path | None) -> None:
+    """Refuse a file that can't be written before the simulation, which may take minutes."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise _unwritable(path, "it is a folder")
+    if not path.parent.is_dir():
+        raise _unwritable(path, "its folder is not there")
 
+
+def _unwritable(path: Path, error: object) -> InvalidValueError:
     return InvalidValueError(f"{path} can't be written: {error}. Name a file in a folder that exists")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -87,6 +88,7 @@ def run(
     from zeus_kfp.pipelines.client.arguments import checked_arguments
     from zeus_kfp.pipelines.client.package import PipelinePackage
     from zeus_kfp.pipelines.local import run_locally
+    from zeus_kfp.pipelines.local_words import Ending, show_job
 
     package = PipelinePackage.of(pipeline)
     arguments = checked_arguments(package.declared, options.arguments_of(package.declared, params, param))
@@ -95,34 +97,18 @@ def run(
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     loaded = components.load_component_from_text(package.text)
     job_id = arguments.get("job_id") or package.declared.get("job_id", {}).get("defaultValue")
-    try:
-        # Standard output is for what came of it; KFP's runner logs there, and what a step prints.
-        with contextlib.redirect_stdout(sys.stderr):
+    since, ending = datetime.now(UTC), Ending.WELL
+    # Standard output is for what came of it; KFP's runner logs there, and what a step prints.
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
             for _ in range(times):
                 run_locally(loaded, store_url=store, root=root, parameters=arguments)
-    except RuntimeError as error:
-        typer.echo(f"zeus-kfp: {error}", err=True)
-        raise typer.Exit(options.RUN_FAILED) from None
-    finally:
-        if job_id:
-            _show_job(store, job_id, as_json)
-
-
-def _show_job(store_url: str, job_id: str, as_json: bool) -> None:
-    """Print the job's recurrences, where the pipeline has kept any."""
-    from rich.console import Console
-
-    from zeus_kfp.components.close_recurrence.report_data import ReportData
-    from zeus_kfp.pipelines.store_output import to_json
-    from zeus_kfp.pipelines.tables import recurrence_table
-    from zeus_kfp.state_store import StateStore
-    from zeus_kfp.zeus_core.errors import UnknownJobError
-
-    with StateStore(store_url) as store:
-        try:
-            if as_json:
-                typer.echo(to_json(store.recurrences(job_id)))
-            else:
-                Console().print(recurrence_table(ReportData.from_store(store, job_id)))
-        except UnknownJobError:
-            typer.echo("[]" if as_json else "no recurrence was opened")
+        except KeyboardInterrupt:
+            ending = Ending.INTERRUPTED
+        except RuntimeError as error:
+            ending = Ending.FAILED
+            typer.echo(f"zeus-kfp: {error} What went wrong in that step is in its output above.", err=True)
+    if job_id:
+        show_job(store, job_id, as_json, since=since, times=times, ending=ending)
+    if ending is not Ending.WELL:
+        raise typer.Exit(options.RUN_FAILED if ending is Ending.FAILED else options.INTERRUPTED)

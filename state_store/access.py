@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sqlalchemy.engine import Connection
-
 from zeus_kfp.state_store.database import PATIENCE_S, Database, url_from_environment
 from zeus_kfp.state_store.schema import current_version, ensure_schema
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
 T = TypeVar("T")
@@ -85,11 +84,11 @@ class Access:
         # In any other zone a day would be 23 or 25 hours long when summer time begins or ends.
         return now.astimezone(UTC)
 
-    def _write(self, operation: Callable[[Connection], T]) -> T:
+    def _write(self, operation: Callable[[Transaction], T]) -> T:
         self._ensure_schema()
         return self._database.write(operation)
 
-    def _read(self, operation: Callable[[Connection], T]) -> T:
+    def _read(self, operation: Callable[[Transaction], T]) -> T:
         self._ensure_schema()
         return self._database.read(operation)
 

@@ -2,11 +2,11 @@
 
 import logging
 import os
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,15 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from zeus_kfp.state_store.compiled import Compiled
 from zeus_kfp.state_store.faults import own_error, passes
+from zeus_kfp.state_store.transaction import (
+    PostgresqlTransaction,
+    SqliteTransaction,
+    Transaction,
+    begin_writing,
+    postgresql_time_outs,
+)
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.validation import number
 
@@ -30,7 +38,6 @@ PATIENCE_S = 30.0
 """How long an operation waits for another process's transaction, and tries again after a fault that passes."""
 
 _SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "ceph", "gluster", "lustre", "gpfs", "virtiofs", "afs")
-_LONGEST_TRANSACTION_MS = 60_000
 _WRITES = "zeus_kfp_writes"
 _CONNECT: dict[str, Any] = {
     "connect_timeout": 10,
@@ -110,6 +117,8 @@ class Database:
         self.patience_s = patience_s
         make_engine = _sqlite_engine if self.is_sqlite else _postgresql_engine
         self.engine = make_engine(self.url, patience_s)
+        self._driver: Any = self.engine.dialect.loaded_dbapi
+        self._compiled = lru_cache(maxsize=512)(partial(Compiled, dialect=self.engine.dialect))
         self._process_id = os.getpid()
 
     def __repr__(self) -> str:
@@ -123,11 +132,11 @@ class Database:
             return str(self.url.database)
         return f"{self.url.host or self.url.query.get('host', 'localhost')}:{self.url.port or 5432}"
 
-    def write(self, operation: Callable[[Connection], T]) -> T:
+    def write(self, operation: Callable[[Transaction], T]) -> T:
         """Run ``operation`` in a transaction that writes; the same errors as :meth:`attempt`."""
         return self.attempt(lambda: self._in_transaction(operation, write=True))
 
-    def read(self, operation: Callable[[Connection], T]) -> T:
+    def read(self, operation: Callable[[Transaction], T]) -> T:
         """Run ``operation`` in a transaction that only reads, and sees one state of the database."""
         return self.attempt(lambda: self._in_transaction(operation, write=False))
 
@@ -153,26 +162,79 @@ class Database:
             raise own_error(error, self.url, self.place) from None
 
     @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[Transaction]:
+        """Give a transaction, which is committed at the end of the block.
+
+        Raises:
+            DBAPIError: What the driver raised.
+        """
+        self._leave_the_parents_connections()
+        with self._as_sqlalchemys_errors(), closing(self.engine.raw_connection()) as pooled:
+            transaction = self._transaction_on(pooled.dbapi_connection)
+            try:
+                transaction.begin(write=write)
+                yield transaction
+                transaction.commit()
+            except BaseException:
+                # Whatever state it is in, it is no longer once it is closed.
+                pooled.invalidate()
+                raise
+
+    @contextmanager
     def connection(self, *, write: bool) -> Iterator[Connection]:
-        """Give a connection inside a transaction, which is committed at the end of the block."""
-        if self._process_id != os.getpid():
-            # Connections of the process that this one was forked from stay that one's.
-            self.engine.dispose(close=False)
-            self._process_id = os.getpid()
+        """Give SQLAlchemy's own connection, for the schema, in a transaction that is committed at the block's end."""
+        self._leave_the_parents_connections()
         options: dict[str, Any] = {_WRITES: write}
         if not self.is_sqlite:
-            # Whoever waited for a job's row must see what the one before has written; whoever reads, one state.
-            options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
+            options["isolation_level"] = "READ COMMITTED"
         with self.engine.connect().execution_options(**options) as connection, connection.begin():
+            if not self.is_sqlite:
+                connection.exec_driver_sql(postgresql_time_outs(self.patience_s))
             yield connection
+
+    @contextmanager
+    def transaction_of(self, connection: Connection) -> Iterator[Transaction]:
+        """Give the transaction that SQLAlchemy's connection is in; it is not ended with the block."""
+        with self._as_sqlalchemys_errors():
+            transaction = self._transaction_on(connection.connection.dbapi_connection)
+            yield transaction
+            transaction.flush()
 
     def close(self) -> None:
         """Give the connections back."""
         self.engine.dispose()
 
-    def _in_transaction(self, operation: Callable[[Connection], T], *, write: bool) -> T:
-        with self.connection(write=write) as connection:
-            return operation(connection)
+    def _transaction_on(self, connection: Any) -> Transaction:
+        if self.is_sqlite:
+            return SqliteTransaction(connection, self._compiled, self.patience_s)
+        return PostgresqlTransaction(connection, self._compiled, self.patience_s)
+
+    def _in_transaction(self, operation: Callable[[Transaction], T], *, write: bool) -> T:
+        with self.transaction(write=write) as transaction:
+            return operation(transaction)
+
+    @contextmanager
+    def _as_sqlalchemys_errors(self) -> Iterator[None]:
+        """Let errors of the driver be those that SQLAlchemy makes of them."""
+        try:
+            yield
+        except self._driver.Error as error:
+            is_lost = self.engine.dialect.is_disconnect(error, None, None)
+            raise DBAPIError.instance(
+                None,
+                None,
+                error,
+                self._driver.Error,
+                hide_parameters=True,
+                connection_invalidated=is_lost,
+                dialect=self.engine.dialect,
+            ) from error
+
+    def _leave_the_parents_connections(self) -> None:
+        """Let connections of the process that this one was forked from stay that one's."""
+        if self._process_id != os.getpid():
+            self.engine.dispose(close=False)
+            self._process_id = os.getpid()
 
     def _retrying(self, left_s: float) -> "Retrying":
         # Imported late: a step that meets no fault does not wait for it.
@@ -205,34 +267,11 @@ def _sqlite_engine(url: URL, patience_s: float) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         if _writes(connection):
-            _begin_writing(connection, patience_s)
+            begin_writing(connection.connection.dbapi_connection, patience_s)
         else:
             connection.exec_driver_sql("BEGIN")
 
     return engine
-
-
-def _begin_writing(connection: Connection, patience_s: float) -> None:
-    """Begin a transaction as the only writer, looking every other millisecond whether nobody else writes.
-
-    SQLite's own waiting slows down to ten looks a second, so that of many writers most would sleep while none writes.
-    """
-    driver: Any = connection.connection.dbapi_connection
-    deadline_s = time.monotonic() + patience_s
-    driver.execute("PRAGMA busy_timeout = 0")
-    try:
-        while time.monotonic() < deadline_s:
-            try:
-                driver.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if not error.sqlite_errorname.startswith("SQLITE_BUSY"):
-                    break
-            time.sleep(random.uniform(0.0005, 0.0025))
-        # The fault comes once more, as SQLAlchemy's own.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-    finally:
-        driver.execute(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
 
 
 def _use_write_ahead_log(cursor: Any) -> None:
@@ -255,30 +294,17 @@ def on_local_file_system(path: str, mounts: Path = Path("/proc/self/mounts")) ->
     return not kind.startswith(_SHARED_FILE_SYSTEMS)
 
 
-def _postgresql_engine(url: URL, patience_s: float) -> Engine:
+def _postgresql_engine(url: URL, _: float) -> Engine:
     # No ping before each use: an operation that meets a lost connection is run again.
-    engine = create_engine(
+    return create_engine(
         url,
         hide_parameters=True,
         connect_args=_CONNECT,
+        # The store's transactions begin and end in trips that something else makes anyway.
+        isolation_level="AUTOCOMMIT",
         pool_size=1,
         max_overflow=-1,
-        # Several rows that change alike are one trip to the server.
-        executemany_mode="values_plus_batch",
     )
-    lock_timeout_ms = max(int(patience_s * 1000), 1)
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _: Any) -> None:
-        # Whoever stalls while it holds a job's row must not hold up the job's other steps for ever.
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"SET lock_timeout = {lock_timeout_ms}; "
-                f"SET idle_in_transaction_session_timeout = {_LONGEST_TRANSACTION_MS}"
-            )
-        connection.commit()
-
-    return engine
 
 
 def _writes(connection: Connection) -> bool:

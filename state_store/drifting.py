@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import bindparam, insert, select, update
-from sqlalchemy.engine import Connection
+from sqlalchemy import bindparam, select, update
 
 from zeus_kfp.state_store.records import DriftRecord
 from zeus_kfp.state_store.rows import drift_record
-from zeus_kfp.state_store.statements import Row, find_job, locked_job, rows
+from zeus_kfp.state_store.statements import Row, add, find_job, locked_job, rows
 from zeus_kfp.state_store.tables import DRIFT, TRIAL
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.cost_drift import cost_drift
 from zeus_kfp.zeus_core.trial import TrialState
 from zeus_kfp.zeus_core.validation import number, text
@@ -20,6 +20,7 @@ _LOOKED_AT = 50
 
 _OF_JOB = select(DRIFT).where(DRIFT.c.job_id == bindparam("job_id")).order_by(DRIFT.c.id)
 _PENDING = _OF_JOB.where(DRIFT.c.recurrence_number.is_(None))
+_TAKE = update(DRIFT).where(DRIFT.c.job_id == bindparam("job"), DRIFT.c.recurrence_number.is_(None))
 _SAME = _OF_JOB.where(DRIFT.c.reason == bindparam("reason"))
 _WAITING = DRIFT.alias("waiting")
 _GIVE_BACK = (
@@ -44,57 +45,56 @@ _COSTS = (
 
 
 def signal_drift(
-    connection: Connection, now: datetime, job_id: str, reason: str, value: float | None = None
+    transaction: Transaction, now: datetime, job_id: str, reason: str, value: float | None = None
 ) -> DriftRecord:
     """Keep that drift was seen; while the same reason waits for a recurrence, saying so again changes nothing."""
     text("reason", reason, at_most=MAX_REASON_CHARACTERS)
     if value is not None:
         value = number("value", value)
-    job = locked_job(connection, job_id)
-    waiting = [row for row in pending_drifts(connection, job) if row.reason == reason]
-    return drift_record(waiting[0] if waiting else _add(connection, now, job, reason, value, None))
+    job = locked_job(transaction, job_id)
+    waiting = [row for row in pending_drifts(transaction, job) if row.reason == reason]
+    return drift_record(waiting[0] if waiting else _add(transaction, now, job, reason, value, None))
 
 
-def drifts(connection: Connection, job_id: str) -> tuple[DriftRecord, ...]:
+def drifts(transaction: Transaction, job_id: str) -> tuple[DriftRecord, ...]:
     """Return every drift that was signalled of a job, oldest first."""
-    find_job(connection, job_id)
-    return tuple(drift_record(row) for row in rows(connection, _OF_JOB, {"job_id": job_id}))
+    find_job(transaction, job_id)
+    return tuple(drift_record(row) for row in rows(transaction, _OF_JOB, {"job_id": job_id}))
 
 
-def pending_drifts(connection: Connection, job: Row) -> list[Row]:
+def pending_drifts(transaction: Transaction, job: Row) -> list[Row]:
     """Return a job's drifts that have started no recurrence yet, oldest first."""
-    return rows(connection, _PENDING, {"job_id": job.job_id})
+    return rows(transaction, _PENDING, {"job_id": job.job_id})
 
 
 def consume_drifts(
-    connection: Connection, now: datetime, job: Row, recurrence_number: int, *, new_version: str = ""
+    transaction: Transaction, now: datetime, job: Row, recurrence_number: int, *, new_version: str = ""
 ) -> list[str]:
     """Let a recurrence take all drifts that wait for one, and return their reasons.
 
     Args:
-        connection: Inside a transaction that holds the job.
+        transaction: Holds the job.
         now: The present moment.
         job: The job.
         recurrence_number: The recurrence's number in the job.
         new_version: The version of the raw data where that has changed, which is a drift too.
     """
-    waiting = pending_drifts(connection, job)
+    waiting = pending_drifts(transaction, job)
     if waiting:
-        query = update(DRIFT).where(DRIFT.c.id.in_([row.id for row in waiting]))
-        connection.execute(query.values(recurrence_number=recurrence_number))
+        transaction.write(_TAKE, {"job": job.job_id, "recurrence_number": recurrence_number})
     reasons = [row.reason for row in waiting]
     if new_version:
         reasons.append(f"data_version is now {new_version!r}"[:MAX_REASON_CHARACTERS])
-        _add(connection, now, job, reasons[-1], None, recurrence_number)
+        _add(transaction, now, job, reasons[-1], None, recurrence_number)
     return reasons
 
 
-def give_drifts_back(connection: Connection, job: Row, recurrence_number: int) -> None:
+def give_drifts_back(transaction: Transaction, job: Row, recurrence_number: int) -> None:
     """Let what a recurrence took wait for the next one, but for what has come again meanwhile and waits already."""
-    connection.execute(_GIVE_BACK, {"job": job.job_id, "number": recurrence_number})
+    transaction.write(_GIVE_BACK, {"job": job.job_id, "number": recurrence_number})
 
 
-def note_cost_drift(connection: Connection, now: datetime, job: Row, trial: Row) -> None:
+def note_cost_drift(transaction: Transaction, now: datetime, job: Row, trial: Row) -> None:
     """Signal drift if the latest costs or metrics at a finished trial's batch size no longer fit the earlier ones.
 
     Trials on another accelerator are left aside, and so are those from before the same drift was signalled last. The
@@ -105,27 +105,31 @@ def note_cost_drift(connection: Connection, now: datetime, job: Row, trial: Row)
     is_measured = trial.cost is not None and trial.least_epochs is None and not trial.data_missing
     if not job.period_s or not is_measured or trial.generation != job.generation:
         return
-    found = rows(connection, _COSTS, _key(job, trial))
-    _note(connection, now, job, f"the cost at batch size {trial.batch_size}", [(r.cost, r.issued_at) for r in found])
+    found = rows(transaction, _COSTS, _key(job, trial))
+    _note(transaction, now, job, f"the cost at batch size {trial.batch_size}", [(r.cost, r.issued_at) for r in found])
     full = [r for r in found if r.metric is not None and _was_full(job, r)]
-    _note(connection, now, job, f"the metric at batch size {trial.batch_size}", [(r.metric, r.issued_at) for r in full])
+    _note(
+        transaction, now, job, f"the metric at batch size {trial.batch_size}", [(r.metric, r.issued_at) for r in full]
+    )
 
 
 def _was_full(job: Row, trial: Row) -> bool:
     return bool(trial.state == TrialState.REACHED or (trial.num_epochs or 0) >= job.max_epochs)
 
 
-def _note(connection: Connection, now: datetime, job: Row, what: str, values: Sequence[tuple[float, datetime]]) -> None:
+def _note(
+    transaction: Transaction, now: datetime, job: Row, what: str, values: Sequence[tuple[float, datetime]]
+) -> None:
     """Signal drift if the latest of values no longer fit the earlier ones, each with when its trial was handed out."""
     drift = cost_drift([value for value, _ in values])
     if drift is None:
         return
     reason = f"{what} has {'risen' if drift.rises else 'fallen'}"
-    before = rows(connection, _SAME, {"job_id": job.job_id, "reason": reason})
+    before = rows(transaction, _SAME, {"job_id": job.job_id, "reason": reason})
     if before:
         drift = cost_drift([value for value, issued_at in values if issued_at > before[-1].signalled_at])
     if drift is not None:
-        _add(connection, now, job, reason, drift.recent_mean if "metric" in what else drift.ratio, None)
+        _add(transaction, now, job, reason, drift.recent_mean if "metric" in what else drift.ratio, None)
 
 
 def _key(job: Row, trial: Row) -> dict[str, object]:
@@ -139,7 +143,7 @@ def _key(job: Row, trial: Row) -> dict[str, object]:
 
 
 def _add(
-    connection: Connection, now: datetime, job: Row, reason: str, value: float | None, recurrence_number: int | None
+    transaction: Transaction, now: datetime, job: Row, reason: str, value: float | None, recurrence_number: int | None
 ) -> Row:
     values = {
         "job_id": job.job_id,
@@ -148,5 +152,4 @@ def _add(
         "signalled_at": now,
         "recurrence_number": recurrence_number,
     }
-    connection.execute(insert(DRIFT).values(**values))
-    return Row(**values)
+    return add(transaction, DRIFT, values)

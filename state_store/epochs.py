@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, select, update
-from sqlalchemy.engine import Connection
+from sqlalchemy import bindparam, func, select, update
 
 from zeus_kfp.state_store.locking import alive_until, step_lease_from
 from zeus_kfp.state_store.records import RecurrenceState
-from zeus_kfp.state_store.statements import Row, locked_job, put, required_recurrence, rows
+from zeus_kfp.state_store.statements import Row, add, locked_job, put, required_recurrence, rows
 from zeus_kfp.state_store.tables import RECURRENCE, STAGE_TURN, TRIAL
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.job import ONCE
 from zeus_kfp.zeus_core.validation import integer, text
@@ -111,7 +111,7 @@ def data_gone(job: Row, recurrence: Row) -> dict[str, Any]:
     return {"data_generation": job.data_generation + 1, "data_began_number": 0}
 
 
-def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_id: str) -> str:
+def why_data_must_wait(transaction: Transaction, now: datetime, job_id: str, run_id: str) -> str:
     """Return why a recurrence should not preprocess yet, "" if it may; whoever asks is heard of.
 
     KFP's cache knows finished steps only, so that two recurrences that overlap would both make the same data. The one
@@ -119,17 +119,17 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
     once it has ended, its lease has passed, or it takes twice as long as it ever did: its pod tells nobody that it
     lives, and data that is made twice costs less than a slot that waits for a dead one.
     """
-    job = locked_job(connection, job_id)
-    recurrence = required_recurrence(connection, job_id, run_id)
+    job = locked_job(transaction, job_id)
+    recurrence = required_recurrence(transaction, job_id, run_id)
     if recurrence.state != RecurrenceState.OPEN:
         return ""
-    put(connection, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
+    put(transaction, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
     same_data = {"job_id": job_id, "data_epoch": recurrence.data_epoch}
-    if connection.execute(_MADE, same_data | {"after": job.recurrence_count - _LOOKED_AT}).first():
+    if rows(transaction, _MADE, same_data | {"after": job.recurrence_count - _LOOKED_AT}):
         return ""
-    users = sorted(rows(connection, _OPEN_WITH_DATA, same_data), key=lambda user: int(user.number))
+    users = sorted(rows(transaction, _OPEN_WITH_DATA, same_data), key=lambda user: int(user.number))
     makers = [user for user in users if user.number < recurrence.number]
-    spare = _spare_of_lease(connection, job) if makers else timedelta(0)
+    spare = _spare_of_lease(transaction, job) if makers else timedelta(0)
     ends = [(alive_until(job, maker, (), now) - spare, maker) for maker in makers]
     alive = [(end, maker) for end, maker in ends if end > now]
     if not alive:
@@ -142,10 +142,10 @@ def why_data_must_wait(connection: Connection, now: datetime, job_id: str, run_i
     )
 
 
-def _spare_of_lease(connection: Connection, job: Row) -> timedelta:
+def _spare_of_lease(transaction: Transaction, job: Row) -> timedelta:
     """Return what of a step's lease is more than twice what making the data took at most, as far as that is known."""
     latest = {"job_id": job.job_id, "after": job.recurrence_count - _LOOKED_AT}
-    took = _making_times(rows(connection, _USES_OF_DATA, latest))
+    took = _making_times(rows(transaction, _USES_OF_DATA, latest))
     if not took:
         return timedelta(0)
     return max(timedelta(seconds=job.max_step_time_s) - 2 * max(took), timedelta(0))
@@ -168,11 +168,11 @@ def _epoch(job: Row, version: str, generation: int) -> str:
     return f"{'' if job.preprocess_every == ONCE else version}-{generation}"
 
 
-def take_stage_turn(connection: Connection, now: datetime, job_id: str, run_id: str, stage: str, every: int) -> bool:
+def take_stage_turn(transaction: Transaction, now: datetime, job_id: str, run_id: str, stage: str, every: int) -> bool:
     """Return whether it is a stage's turn in a recurrence, and keep that it was; the same answer again if asked again.
 
     Args:
-        connection: Inside a transaction that writes.
+        transaction: Writes.
         now: The present moment.
         job_id: The job's name.
         run_id: The KFP run.
@@ -181,13 +181,13 @@ def take_stage_turn(connection: Connection, now: datetime, job_id: str, run_id: 
     """
     text("stage", stage)
     integer("every", every, at_least=ONCE)
-    job = locked_job(connection, job_id)
-    recurrence = required_recurrence(connection, job_id, run_id)
+    job = locked_job(transaction, job_id)
+    recurrence = required_recurrence(transaction, job_id, run_id)
     if recurrence.state == RecurrenceState.OPEN:
-        put(connection, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
+        put(transaction, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
     # Turns that many recurrences before, or earlier, stand in no other's way.
     after = max(recurrence.number - every, 0) if every > 0 else 0
-    turns = rows(connection, _TURNS, {"job_id": job.job_id, "stage": stage, "after": after})
+    turns = rows(transaction, _TURNS, {"job_id": job.job_id, "stage": stage, "after": after})
     if any(turn.recurrence_number == recurrence.number for turn in turns):
         return True
     in_the_way = [turn for turn in turns if not _is_lost(turn)]
@@ -195,24 +195,24 @@ def take_stage_turn(connection: Connection, now: datetime, job_id: str, run_id: 
         in_the_way = [turn for turn in in_the_way if turn.data_epoch == recurrence.data_epoch]
     if in_the_way:
         return False
-    values = {"recurrence_number": recurrence.number, "data_epoch": recurrence.data_epoch}
-    connection.execute(insert(STAGE_TURN).values(job_id=job.job_id, stage=stage, **values))
+    turn = {"job_id": job.job_id, "stage": stage, "recurrence_number": recurrence.number}
+    add(transaction, STAGE_TURN, turn | {"data_epoch": recurrence.data_epoch})
     return True
 
 
-def finish_stage_turn(connection: Connection, now: datetime, job_id: str, run_id: str, stage: str) -> None:
+def finish_stage_turn(transaction: Transaction, now: datetime, job_id: str, run_id: str, stage: str) -> None:
     """Keep that a stage was done in a recurrence whose turn it was; once more changes nothing."""
     text("stage", stage)
-    locked_job(connection, job_id)
-    recurrence = required_recurrence(connection, job_id, run_id)
+    locked_job(transaction, job_id)
+    recurrence = required_recurrence(transaction, job_id, run_id)
     key = {"job_id": job_id, "stage": stage, "after": recurrence.number - 1}
-    turns = [t for t in rows(connection, _TURNS, key) if t.recurrence_number == recurrence.number]
+    turns = [t for t in rows(transaction, _TURNS, key) if t.recurrence_number == recurrence.number]
     if not turns:
         raise InvalidValueError(
             f"it was not the turn of stage {stage!r} in run {run_id!r} of job {job_id!r}: stage_turn comes first"
         )
     if turns[0].done_at is None:
-        connection.execute(_DONE, {"job": job_id, "of_stage": stage, "number": recurrence.number, "done_at": now})
+        transaction.write(_DONE, {"job": job_id, "of_stage": stage, "number": recurrence.number, "done_at": now})
 
 
 def _is_lost(turn: Row) -> bool:

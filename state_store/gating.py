@@ -4,16 +4,16 @@ import shlex
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select, text
-from sqlalchemy.engine import Connection
+from sqlalchemy import Select, bindparam, func, select
 
 from zeus_kfp.state_store.drifting import pending_drifts
 from zeus_kfp.state_store.epochs import data_is_gone, is_new_data
 from zeus_kfp.state_store.locking import COUNTS, alive_until, oldest_open, open_count
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
 from zeus_kfp.state_store.rows import next_due_at
-from zeus_kfp.state_store.statements import Row, joined, labelled, put, rows, trials_of
+from zeus_kfp.state_store.statements import Row, count, joined, labelled, put, rows, trials_of
 from zeus_kfp.state_store.tables import JOB, RECURRENCE
+from zeus_kfp.state_store.transaction import Transaction
 
 MAX_SLACK = timedelta(minutes=5)
 SLACK_SHARE = 0.05
@@ -43,47 +43,46 @@ _TRIED_IN_VAIN: Select[*tuple[Any, ...]] = select(
     # After the clock went back, one from before would keep the pauses away until the clock has caught up.
     RECURRENCE.c.opened_at <= bindparam("now"),
 )
-_LOCK_USER = text("SELECT pg_advisory_xact_lock(hashtextextended(:user, 7305826124381))")
 
 
-def why_not(connection: Connection, job: Row, now: datetime, data_version: str, start_now: bool) -> str:
+def why_not(transaction: Transaction, job: Row, now: datetime, data_version: str, start_now: bool) -> str:
     """Return why a run may open no recurrence of a job now, "" if it may; one that starts now waits for no period."""
     return (
-        _why_over(connection, job)
-        or ("" if start_now else _why_not_due(connection, job, now, data_version) or _why_later(connection, job, now))
-        or _why_no_slot(connection, job, now)
-        or _why_no_slot_of_user(connection, job, now)
+        _why_over(transaction, job)
+        or ("" if start_now else _why_not_due(transaction, job, now, data_version) or _why_later(transaction, job, now))
+        or _why_no_slot(transaction, job, now)
+        or _why_no_slot_of_user(transaction, job, now)
     )
 
 
-def has_had_all(connection: Connection, job: Row) -> bool:
+def has_had_all(transaction: Transaction, job: Row) -> bool:
     """Return whether a job has had all its recurrences; those that ended before their first trial do not count."""
     # Those that count are no more than all: looked at one by one only once there are enough of them.
     if not job.num_recurrences or job.recurrence_count - job.counted_from < job.num_recurrences:
         return False
     of_job = {"job_id": job.job_id, "counted_from": job.counted_from}
-    return bool(connection.execute(_COUNTED, of_job).scalar_one() >= job.num_recurrences)
+    return count(transaction, _COUNTED, of_job) >= int(job.num_recurrences)
 
 
-def _why_over(connection: Connection, job: Row) -> str:
+def _why_over(transaction: Transaction, job: Row) -> str:
     if job.phase == JobPhase.DELETED:
         return f"job {job.job_id} was deleted: give the new one another job_id, or purge this one's history"
     if job.ended_by_hand:
         return f"job {job.job_id} was completed by hand: `zeus-kfp jobs reopen {shlex.quote(job.job_id)}` lets it go on"
-    if has_had_all(connection, job):
-        running = open_count(connection, job)
-        put(connection, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
+    if has_had_all(transaction, job):
+        running = open_count(transaction, job)
+        put(transaction, JOB, job, phase=(JobPhase.RUNNING if running else JobPhase.COMPLETED).value)
         return f"job {job.job_id} is complete: it has had its {job.num_recurrences} recurrences (num_recurrences)"
-    put(connection, JOB, job, phase=JobPhase.RUNNING.value)
+    put(transaction, JOB, job, phase=JobPhase.RUNNING.value)
     return ""
 
 
-def _why_not_due(connection: Connection, job: Row, now: datetime, data_version: str) -> str:
+def _why_not_due(transaction: Transaction, job: Row, now: datetime, data_version: str) -> str:
     due_at = _due_at(job, now)
     if due_at is None or now >= due_at - _slack(job):
         return ""
     # A recurrence whose data was gone has trained nothing, and used up its turn.
-    if data_is_gone(job) or is_new_data(job, data_version) or pending_drifts(connection, job):
+    if data_is_gone(job) or is_new_data(job, data_version) or pending_drifts(transaction, job):
         return ""
     return (
         f"job {job.job_id} is not due: its period (period_s) is {_span(job.period_s)}, and the next recurrence is due "
@@ -92,14 +91,14 @@ def _why_not_due(connection: Connection, job: Row, now: datetime, data_version: 
     )
 
 
-def _why_later(connection: Connection, job: Row, now: datetime) -> str:
+def _why_later(transaction: Transaction, job: Row, now: datetime) -> str:
     """Return why a job that is due waits: recurrences that end before their first trial are tried at doubling pauses.
 
     What is broken for good, such as preprocessing, would otherwise be started by every tick of the schedule.
     """
     if not job.period_s:
         return ""
-    (vain,) = rows(connection, _TRIED_IN_VAIN, {"job_id": job.job_id, "now": now})
+    (vain,) = rows(transaction, _TRIED_IN_VAIN, {"job_id": job.job_id, "now": now})
     if not vain.times:
         return ""
     again_at = vain.latest + min(vain.latest - vain.first, timedelta(seconds=job.period_s))
@@ -131,11 +130,11 @@ def _span(period_s: float) -> str:
     return f"{period_s:g} s"
 
 
-def _why_no_slot(connection: Connection, job: Row, now: datetime) -> str:
-    if open_count(connection, job) < job.max_concurrent_recurrences:
+def _why_no_slot(transaction: Transaction, job: Row, now: datetime) -> str:
+    if open_count(transaction, job) < job.max_concurrent_recurrences:
         return ""
-    oldest = oldest_open(connection, job)
-    lease = alive_until(job, oldest, trials_of(connection, oldest), now)
+    oldest = oldest_open(transaction, job)
+    lease = alive_until(job, oldest, trials_of(transaction, oldest), now)
     return (
         f"job {job.job_id} has as many recurrences running as max_concurrent_recurrences allows "
         f"({job.max_concurrent_recurrences}): this run trains nothing. The oldest is recurrence {oldest.number} of run "
@@ -144,14 +143,13 @@ def _why_no_slot(connection: Connection, job: Row, now: datetime) -> str:
     )
 
 
-def _why_no_slot_of_user(connection: Connection, job: Row, now: datetime) -> str:
+def _why_no_slot_of_user(transaction: Transaction, job: Row, now: datetime) -> str:
     cap = job.max_concurrent_recurrences_per_user
     if not cap:
         return ""
-    if connection.dialect.name == "postgresql":
-        # The job's row keeps out runs of the same job only. Always taken after it, so that nobody waits in a circle.
-        connection.execute(_LOCK_USER, {"user": job.user})
-    alive = _alive_of_user(connection, job.user, now)
+    # The job's row keeps out runs of the same job only. Always taken after it, so that nobody waits in a circle.
+    transaction.lock_name(job.user)
+    alive = _alive_of_user(transaction, job.user, now)
     if len(alive) < cap:
         return ""
     shown = ", ".join(f"recurrence {r.number} of {r.job_id}" for r in alive[:3]) + (", …" if len(alive) > 3 else "")
@@ -162,7 +160,7 @@ def _why_no_slot_of_user(connection: Connection, job: Row, now: datetime) -> str
     )
 
 
-def _alive_of_user(connection: Connection, user: str, now: datetime) -> list[Row]:
+def _alive_of_user(transaction: Transaction, user: str, now: datetime) -> list[Row]:
     """Return the recurrences of a user's jobs that count as alive; the dead of other jobs are those jobs' to close."""
-    pairs = joined(connection, _OPEN_OF_USER, RECURRENCE, JOB, {"user": user})
-    return [r for r, job in pairs if alive_until(job, r, trials_of(connection, r), now) > now]
+    pairs = joined(transaction, _OPEN_OF_USER, RECURRENCE, JOB, {"user": user})
+    return [r for r, job in pairs if alive_until(job, r, trials_of(transaction, r), now) > now]

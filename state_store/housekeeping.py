@@ -1,24 +1,26 @@
 """What may be pruned from storage: superseded models and preprocessed data. Listed, never deleted."""
 
 from sqlalchemy import select
-from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.records import Prunable, PrunableKind, RecurrenceState
 from zeus_kfp.state_store.statements import Row, find_job, joined, labelled, rows
 from zeus_kfp.state_store.tables import RECURRENCE, TRIAL
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.trial import TrialState
 
 
-def prunable(connection: Connection, job_id: str) -> tuple[Prunable, ...]:
+def prunable(transaction: Transaction, job_id: str) -> tuple[Prunable, ...]:
     """Return what a job's recurrences left that nothing needs any more, oldest first, data before models.
 
     Kept are the latest winner's model, the data of the latest recurrence, and all that an open recurrence uses.
     """
-    find_job(connection, job_id)
+    find_job(transaction, job_id)
     query = select(RECURRENCE).where(RECURRENCE.c.job_id == job_id).order_by(RECURRENCE.c.number)
-    recurrences = rows(connection, query)
-    trained = set(connection.execute(select(TRIAL.c.recurrence_id).where(TRIAL.c.job_id == job_id)).scalars())
-    return (*_data(recurrences, trained), *_models(connection, job_id))
+    recurrences = rows(transaction, query)
+    trained = {
+        t.recurrence_id for t in rows(transaction, select(TRIAL.c.recurrence_id).where(TRIAL.c.job_id == job_id))
+    }
+    return (*_data(recurrences, trained), *_models(transaction, job_id))
 
 
 def _data(recurrences: list[Row], trained: set[int]) -> list[Prunable]:
@@ -33,14 +35,14 @@ def _data(recurrences: list[Row], trained: set[int]) -> list[Prunable]:
     ]
 
 
-def _models(connection: Connection, job_id: str) -> list[Prunable]:
+def _models(transaction: Transaction, job_id: str) -> list[Prunable]:
     query = (
         select(*labelled(TRIAL), *labelled(RECURRENCE))
         .select_from(TRIAL.join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id))
         .where(TRIAL.c.job_id == job_id, TRIAL.c.model_uri != "")
         .order_by(TRIAL.c.number)
     )
-    found = joined(connection, query, TRIAL, RECURRENCE)
+    found = joined(transaction, query, TRIAL, RECURRENCE)
     winners = [trial for trial, _ in found if trial.state == TrialState.REACHED]
     needed = {max(winners, key=lambda t: t.report_number).model_uri} if winners else set()
     needed |= {trial.model_uri for trial, recurrence in found if recurrence.state == RecurrenceState.OPEN}

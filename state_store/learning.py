@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, select
-from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.power_limits import learn_limits_again
 from zeus_kfp.state_store.rows import arm_columns, curve_in, learnt_of, spec_of, without_empty_arms
-from zeus_kfp.state_store.statements import Row, add_all, arms_of, locked_job, put, put_arms, rows
+from zeus_kfp.state_store.statements import HeldRun, Row, add_all, arms_of, locked_job, put, put_arms, rows
 from zeus_kfp.state_store.tables import ARM, JOB, TRIAL
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.cost import zeus_cost
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt, Observation, observe, rebuild
@@ -18,6 +18,7 @@ from zeus_kfp.zeus_core.trial import Purpose, TrialState
 
 WITH_COST = (TrialState.REACHED, TrialState.NOT_REACHED)
 _JOBS = select(JOB.c.job_id).order_by(JOB.c.job_id)
+_FORGET = delete(ARM).where(ARM.c.job_id == bindparam("job_id"))
 _PRICED = select(TRIAL).where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.cost.is_not(None))
 _REPORTED = (
     select(TRIAL)
@@ -27,62 +28,61 @@ _REPORTED = (
 )
 
 
-def load_learnt(connection: Connection, job: Row) -> Learnt:
+def load_learnt(transaction: Transaction, job: Row) -> Learnt:
     """Return what was learnt of a job, from its arm rows."""
-    return learnt_of(job, arms_of(connection, job).values())
+    return learnt_of(job, arms_of(transaction, job).values())
 
 
-def learn(connection: Connection, job: Row, spec: JobSpec, trials: Sequence[Row], trial: Row) -> dict[str, Any]:
+def learn(transaction: Transaction, run: HeldRun, spec: JobSpec, trial: Row) -> dict[str, Any]:
     """Count a finished trial in, if it says anything of its batch size, and return what changes in its job's row.
 
     Args:
-        connection: Inside a transaction that holds the job.
-        job: The job.
-        spec: Its knobs.
-        trials: All trials of the recurrence, this one included.
+        transaction: Holds the job.
+        run: The trial's run.
+        spec: The job's knobs.
         trial: The finished trial.
     """
+    job = run.job
     if not _counts(job, trial):
         return {}
     reported = [
         t
-        for t in trials
+        for t in run.trials
         if t.generation == trial.generation and t.report_number is not None and t.report_number <= trial.report_number
     ]
-    arms = arms_of(connection, job)
-    before = learnt_of(job, arms.values())
+    before = learnt_of(job, run.arms.values())
     learnt = observe(spec, before, _observation(trial, reported))
-    return _save(connection, job, spec, arms, before, learnt)
+    return _save(transaction, job, spec, run.arms, before, learnt)
 
 
-def relearn(connection: Connection, job: Row) -> Learnt:
+def relearn(transaction: Transaction, job: Row) -> Learnt:
     """Rebuild what was learnt of a job from its trial rows alone, and keep that."""
-    learnt = rebuilt(connection, job)
-    connection.execute(delete(ARM).where(ARM.c.job_id == job.job_id))
+    learnt = rebuilt(transaction, job)
+    transaction.write(_FORGET, {"job_id": job.job_id})
     spec = spec_of(job)
-    put(connection, JOB, job, **_save(connection, job, spec, {}, Learnt(), learnt))
-    learn_limits_again(connection, job, spec)
+    put(transaction, JOB, job, **_save(transaction, job, spec, {}, Learnt(), learnt))
+    learn_limits_again(transaction, job, spec)
     return learnt
 
 
-def relearn_all(connection: Connection) -> None:
+def relearn_all(transaction: Transaction) -> None:
     """Rebuild what was learnt of every job: newer code may keep more of a trial than older code did."""
-    for job_id in connection.execute(_JOBS).scalars().all():
-        relearn(connection, locked_job(connection, job_id))
+    for job in rows(transaction, _JOBS):
+        relearn(transaction, locked_job(transaction, job.job_id))
 
 
-def rebuilt(connection: Connection, job: Row) -> Learnt:
+def rebuilt(transaction: Transaction, job: Row) -> Learnt:
     """Return what the trial rows alone teach of a job."""
-    return without_empty_arms(rebuild(spec_of(job), _observations(connection, job)))
+    return without_empty_arms(rebuild(spec_of(job), _observations(transaction, job)))
 
 
-def price_again(connection: Connection, job: Row) -> None:
+def price_again(transaction: Transaction, job: Row) -> None:
     """Work out every trial's cost again, since the job's eta or rated power changed."""
     spec = spec_of(job)
     if not job.rated_power_w and spec.eta_knob < 1:
         return  # done once a trial has reported it
-    for trial in rows(connection, _PRICED, {"job_id": job.job_id}):
-        put(connection, TRIAL, trial, cost=cost_of(spec, job.rated_power_w, trial.energy_j, trial.time_s))
+    for trial in rows(transaction, _PRICED, {"job_id": job.job_id}):
+        put(transaction, TRIAL, trial, cost=cost_of(spec, job.rated_power_w, trial.energy_j, trial.time_s))
 
 
 def cost_of(spec: JobSpec, rated_power_w: float, energy_j: float | None, time_s: float | None) -> float:
@@ -91,12 +91,12 @@ def cost_of(spec: JobSpec, rated_power_w: float, energy_j: float | None, time_s:
 
 
 def _save(
-    connection: Connection, job: Row, spec: JobSpec, arms: Mapping[int, Row], before: Learnt, learnt: Learnt
+    transaction: Transaction, job: Row, spec: JobSpec, arms: Mapping[int, Row], before: Learnt, learnt: Learnt
 ) -> dict[str, Any]:
     """Keep what was learnt of each arm, and return what changes in the job's row.
 
     Args:
-        connection: Inside a transaction that holds the job.
+        transaction: Holds the job.
         job: The job.
         spec: Its knobs.
         arms: Its arm rows by batch size.
@@ -111,8 +111,8 @@ def _save(
         if size not in arms
     ]
     changed = {size: values for size, values in columns.items() if size in arms}
-    put_arms(connection, job, changed)
-    add_all(connection, ARM, new)
+    put_arms(transaction, job, changed)
+    add_all(transaction, ARM, new)
     return {
         "min_recurrence_cost": learnt.min_recurrence_cost,
         "best_batch_size": learnt.best_batch_size,
@@ -126,10 +126,10 @@ def _counts(job: Row, trial: Row) -> bool:
     return not trial.data_missing and trial.generation == job.generation and trial.batch_size in job.batch_sizes
 
 
-def _observations(connection: Connection, job: Row) -> Iterable[Observation]:
+def _observations(transaction: Transaction, job: Row) -> Iterable[Observation]:
     """Return the finished trials that count, in the order of their reports."""
     by_recurrence: dict[int, list[Row]] = {}
-    for trial in rows(connection, _REPORTED, {"job_id": job.job_id, "generation": job.generation}):
+    for trial in rows(transaction, _REPORTED, {"job_id": job.job_id, "generation": job.generation}):
         reported = by_recurrence.setdefault(trial.recurrence_id, [])
         reported.append(trial)
         if _counts(job, trial):

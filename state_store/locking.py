@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from sqlalchemy import and_, bindparam, func, select
-from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.drifting import give_drifts_back
 from zeus_kfp.state_store.records import RecurrenceState
-from zeus_kfp.state_store.statements import Row, issued_trials, put, rows, trials_of
+from zeus_kfp.state_store.statements import Row, count, issued_trials, put, rows, trials_of
 from zeus_kfp.state_store.tables import JOB, RECURRENCE, TRIAL
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.trial import TrialState
 
 LEASE_MARGIN = timedelta(minutes=10)
@@ -75,54 +75,56 @@ def _trial_lease_end(job: Row, trial: Row, now: datetime) -> datetime:
     return (step_lease_from if trial.state == TrialState.REACHED else lease_from)(heard_at, job)
 
 
-def open_count(connection: Connection, job: Row) -> int:
+def open_count(transaction: Transaction, job: Row) -> int:
     """Return how many of a job's recurrences have not ended."""
-    return int(connection.execute(_OPEN_COUNT, {"job_id": job.job_id}).scalar_one())
+    return count(transaction, _OPEN_COUNT, {"job_id": job.job_id})
 
 
-def oldest_open(connection: Connection, job: Row) -> Row:
+def oldest_open(transaction: Transaction, job: Row) -> Row:
     """Return the oldest of a job's recurrences that have not ended; there is one."""
     # Asked to sort, SQLite would walk the job's whole history in its order.
-    return min(rows(connection, _OPEN, {"job_id": job.job_id}), key=lambda recurrence: int(recurrence.number))
+    return min(rows(transaction, _OPEN, {"job_id": job.job_id}), key=lambda recurrence: int(recurrence.number))
 
 
-def expire(connection: Connection, trial: Row, now: datetime, reason: str) -> None:
+def expire(transaction: Transaction, trial: Row, now: datetime, reason: str) -> None:
     """End a trial that never reported."""
-    put(connection, TRIAL, trial, state=TrialState.EXPIRED.value, finished_at=now, reason=reason)
+    put(transaction, TRIAL, trial, state=TrialState.EXPIRED.value, finished_at=now, reason=reason)
 
 
-def reap_trials(connection: Connection, job: Row, issued: list[Row], now: datetime) -> list[Row]:
+def reap_trials(transaction: Transaction, job: Row, issued: list[Row], now: datetime) -> list[Row]:
     """Expire the trials whose lease has passed, and return the others."""
     for trial in issued:
         if _lease_end(job, trial, trial.issued_at, now) <= now:
-            expire(connection, trial, now, "its lease passed without a report")
+            expire(transaction, trial, now, "its lease passed without a report")
     return [trial for trial in issued if trial.state == TrialState.ISSUED]
 
 
-def reap(connection: Connection, job: Row, now: datetime) -> None:
+def reap(transaction: Transaction, job: Row, now: datetime) -> None:
     """Close the job's recurrences whose lease has passed, with all trials that were left behind."""
-    note_clock(connection, job, now)
+    note_clock(transaction, job, now)
     shortest = timedelta(seconds=min(job.max_trial_time_s, job.max_step_time_s)) + LEASE_MARGIN
-    for recurrence in rows(connection, _MAYBE_DEAD, {"job_id": job.job_id, "now": now, "long_ago": now - shortest}):
-        trials = trials_of(connection, recurrence)
+    for recurrence in rows(transaction, _MAYBE_DEAD, {"job_id": job.job_id, "now": now, "long_ago": now - shortest}):
+        trials = trials_of(transaction, recurrence)
         if alive_until(job, recurrence, trials, now) <= now:
-            end_recurrence(connection, job, recurrence, trials, now, RecurrenceState.EXPIRED, "its recurrence vanished")
-    reap_trials(connection, job, issued_trials(connection, job), now)
+            end_recurrence(
+                transaction, job, recurrence, trials, now, RecurrenceState.EXPIRED, "its recurrence vanished"
+            )
+    reap_trials(transaction, job, issued_trials(transaction, job), now)
 
 
-def note_clock(connection: Connection, job: Row, now: datetime) -> None:
+def note_clock(transaction: Transaction, job: Row, now: datetime) -> None:
     """Keep since when the clock shows less than it did, or that it does so no longer.
 
     A moment later than now was kept before the clock went back, or by a step whose clock is ahead. Leases and the
     period that began then count from when that was first noticed: they neither end at once nor wait until the clock has
     caught up, and are what they were once it has.
     """
-    found = connection.execute(_LATER, {"job_id": job.job_id, "now": now}).first()
-    is_later = found is not None or (job.period_began_at is not None and job.period_began_at > now)
+    found = rows(transaction, _LATER, {"job_id": job.job_id, "now": now})
+    is_later = bool(found) or (job.period_began_at is not None and job.period_began_at > now)
     if not is_later:
-        put(connection, JOB, job, clock_back_at=None)
+        put(transaction, JOB, job, clock_back_at=None)
     elif job.clock_back_at is None or job.clock_back_at > now:
-        put(connection, JOB, job, clock_back_at=now)
+        put(transaction, JOB, job, clock_back_at=now)
 
 
 def _lease_end(
@@ -138,7 +140,7 @@ def _lease_end(
 
 
 def end_recurrence(
-    connection: Connection,
+    transaction: Transaction,
     job: Row,
     recurrence: Row,
     trials: Iterable[Row],
@@ -154,18 +156,18 @@ def end_recurrence(
     trials = list(trials)
     for trial in trials:
         if trial.state == TrialState.ISSUED:
-            expire(connection, trial, now, reason)
-    put(connection, RECURRENCE, recurrence, state=state.value, closed_at=now)
+            expire(transaction, trial, now, reason)
+    put(transaction, RECURRENCE, recurrence, state=state.value, closed_at=now)
     if not trials:
-        _give_back(connection, job, recurrence)
+        _give_back(transaction, job, recurrence)
 
 
-def _give_back(connection: Connection, job: Row, recurrence: Row) -> None:
+def _give_back(transaction: Transaction, job: Row, recurrence: Row) -> None:
     """Let a recurrence's drifts wait again, the period be that of the one before, and its data be still to be made."""
-    give_drifts_back(connection, job, recurrence.number)
-    before = next(iter(rows(connection, _LATEST_THAT_COUNTS, {"job_id": job.job_id})), None)
+    give_drifts_back(transaction, job, recurrence.number)
+    before = next(iter(rows(transaction, _LATEST_THAT_COUNTS, {"job_id": job.job_id})), None)
     if job.period_began_at == recurrence.opened_at:
-        put(connection, JOB, job, period_began_at=before and before.opened_at)
+        put(transaction, JOB, job, period_began_at=before and before.opened_at)
     if job.data_began_number == recurrence.number and before is not None and before.data_missing:
         # Nobody knows that what was gone from storage has been made again.
-        put(connection, JOB, job, data_began_number=0)
+        put(transaction, JOB, job, data_began_number=0)

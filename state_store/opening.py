@@ -1,10 +1,7 @@
 """Opening and closing a recurrence."""
 
-import importlib
 from datetime import datetime
 from typing import Any
-
-from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.drifting import consume_drifts
 from zeus_kfp.state_store.epochs import data_of_next, is_new_data
@@ -24,6 +21,7 @@ from zeus_kfp.state_store.statements import (
     trials_of,
 )
 from zeus_kfp.state_store.tables import JOB, RECURRENCE
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.errors import InvalidValueError, JobChangedError, UnknownJobError
 from zeus_kfp.zeus_core.job import JobSpec, LearningRateRule
 from zeus_kfp.zeus_core.policies import policy_named
@@ -51,7 +49,7 @@ ON_KNOB_CHANGE = ("refuse", "accept")
 
 
 def open_recurrence(
-    connection: Connection,
+    transaction: Transaction,
     now: datetime,
     spec: JobSpec,
     run_id: str,
@@ -63,51 +61,51 @@ def open_recurrence(
     if on_knob_change not in ON_KNOB_CHANGE:
         raise InvalidValueError(f"on_knob_change must be one of {', '.join(ON_KNOB_CHANGE)}, not {on_knob_change!r}")
     policy = policy_named(spec.policy)
-    job = _registered(connection, now, spec)
-    reap(connection, job, now)
-    earlier = find_recurrence(connection, job.job_id, run_id)
+    job = _registered(transaction, now, spec)
+    reap(transaction, job, now)
+    earlier = find_recurrence(transaction, job.job_id, run_id)
     if earlier is not None:
         # A step started twice: its knobs were taken the first time, and others may have been accepted since.
-        return _reopened(connection, job, earlier, now)
+        return _reopened(transaction, job, earlier, now)
     changed = _checked_changes(job, spec, on_knob_change)
-    _take(connection, job, spec, changed & OPERATIONAL_KNOBS)
-    refusal = why_not(connection, job, now, data_version, start_now)
+    _take(transaction, job, spec, changed & OPERATIONAL_KNOBS)
+    refusal = why_not(transaction, job, now, data_version, start_now)
     if refusal:
         return OpenedRecurrence(False, refusal, 0, (), "")
     # What was learnt is only touched by a run that goes on.
-    _take(connection, job, spec, changed - OPERATIONAL_KNOBS)
+    _take(transaction, job, spec, changed - OPERATIONAL_KNOBS)
     # A job whose sizes are all ruled out has nothing to open for; whatever is drawn here is thrown away.
-    policy.suggest(spec_of(job), load_learnt(connection, job), (), generator_at(job.generator_state))
-    return _open(connection, job, run_id, now, data_version)
+    policy.suggest(spec_of(job), load_learnt(transaction, job), (), generator_at(job.generator_state))
+    return _open(transaction, job, run_id, now, data_version)
 
 
-def close_recurrence(connection: Connection, now: datetime, job_id: str, run_id: str) -> RecurrenceRecord:
+def close_recurrence(transaction: Transaction, now: datetime, job_id: str, run_id: str) -> RecurrenceRecord:
     """End a recurrence and free its slot; one that has ended stays as it is."""
-    job = locked_job(connection, job_id)
-    recurrence = required_recurrence(connection, job.job_id, run_id)
-    trials = trials_of(connection, recurrence)
+    job = locked_job(transaction, job_id)
+    recurrence = required_recurrence(transaction, job.job_id, run_id)
+    trials = trials_of(transaction, recurrence)
     if job.clock_back_at is not None:
-        note_clock(connection, job, now)
+        note_clock(transaction, job, now)
     if recurrence.state == RecurrenceState.OPEN:
         reached = any(t.state == TrialState.REACHED for t in trials)
         state = RecurrenceState.REACHED if reached else RecurrenceState.NOT_REACHED
-        end_recurrence(connection, job, recurrence, trials, now, state, "its recurrence ended without a report")
-        if has_had_all(connection, job) and not open_count(connection, job):
-            put(connection, JOB, job, phase=JobPhase.COMPLETED.value)
+        end_recurrence(transaction, job, recurrence, trials, now, state, "its recurrence ended without a report")
+        if has_had_all(transaction, job) and not open_count(transaction, job):
+            put(transaction, JOB, job, phase=JobPhase.COMPLETED.value)
     return recurrence_record(recurrence, trials)
 
 
-def _registered(connection: Connection, now: datetime, spec: JobSpec) -> Row:
+def _registered(transaction: Transaction, now: datetime, spec: JobSpec) -> Row:
     """Return the job, locked, registered if it was not; once more if it was purged while its row was waited for."""
-    _register(connection, now, spec)
+    _register(transaction, now, spec)
     try:
-        return locked_job(connection, spec.job_id)
+        return locked_job(transaction, spec.job_id)
     except UnknownJobError:
-        _register(connection, now, spec)
-        return locked_job(connection, spec.job_id)
+        _register(transaction, now, spec)
+        return locked_job(transaction, spec.job_id)
 
 
-def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
+def _register(transaction: Transaction, now: datetime, spec: JobSpec) -> None:
     values: dict[str, Any] = knobs_of(spec) | {
         "phase": JobPhase.RUNNING.value,
         "generation": 0,
@@ -125,9 +123,7 @@ def _register(connection: Connection, now: datetime, spec: JobSpec) -> None:
         "generator_state": seeded_state(spec.seed),
         "created_at": now,
     }
-    # The module of the dialect in use is loaded already; the other's would only cost its import.
-    dialect = importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
-    connection.execute(dialect.insert(JOB).on_conflict_do_nothing(), values)
+    transaction.write_unless_there(JOB, values)
 
 
 def _checked_changes(job: Row, spec: JobSpec, on_knob_change: str) -> set[str]:
@@ -147,7 +143,7 @@ def _checked_changes(job: Row, spec: JobSpec, on_knob_change: str) -> set[str]:
     return set(changes)
 
 
-def _take(connection: Connection, job: Row, spec: JobSpec, changed: set[str]) -> None:
+def _take(transaction: Transaction, job: Row, spec: JobSpec, changed: set[str]) -> None:
     """Take over the knobs that have changed, with all that follows for what was learnt."""
     columns = {name: value for name, value in knobs_of(spec).items() if name in changed}
     if "seed" in changed:
@@ -156,11 +152,11 @@ def _take(connection: Connection, job: Row, spec: JobSpec, changed: set[str]) ->
         columns["rated_power_w"] = spec.max_power_w
     if changed & MEANING_KNOBS or _is_other_rate(spec, changed):
         columns["generation"] = job.generation + 1
-    put(connection, JOB, job, **columns)
+    put(transaction, JOB, job, **columns)
     if changed & {"eta_knob", "max_power_w"}:
-        price_again(connection, job)
+        price_again(transaction, job)
     if changed - OPERATIONAL_KNOBS:
-        relearn(connection, job)
+        relearn(transaction, job)
 
 
 def _is_other_rate(spec: JobSpec, changed: set[str]) -> bool:
@@ -168,20 +164,20 @@ def _is_other_rate(spec: JobSpec, changed: set[str]) -> bool:
     return "default_batch_size" in changed and spec.learning_rate_rule is not LearningRateRule.NONE
 
 
-def _reopened(connection: Connection, job: Row, earlier: Row, now: datetime) -> OpenedRecurrence:
+def _reopened(transaction: Transaction, job: Row, earlier: Row, now: datetime) -> OpenedRecurrence:
     if earlier.state != RecurrenceState.OPEN:
         why = f"this run has ended its recurrence {earlier.number} of job {job.job_id} already ({earlier.state})"
         return OpenedRecurrence(False, why, 0, (), "")
-    put(connection, RECURRENCE, earlier, lease_expires_at=step_lease_from(now, job))
+    put(transaction, RECURRENCE, earlier, lease_expires_at=step_lease_from(now, job))
     return _opened(job, earlier)
 
 
-def _open(connection: Connection, job: Row, run_id: str, now: datetime, data_version: str) -> OpenedRecurrence:
+def _open(transaction: Transaction, job: Row, run_id: str, now: datetime, data_version: str) -> OpenedRecurrence:
     number = job.recurrence_count + 1
     new_version = data_version if is_new_data(job, data_version) else ""
     data = data_of_next(job, data_version)
-    drifts = consume_drifts(connection, now, job, number, new_version=new_version)
-    put(connection, JOB, job, recurrence_count=number, period_began_at=now, **data.changes)
+    drifts = consume_drifts(transaction, now, job, number, new_version=new_version)
+    put(transaction, JOB, job, recurrence_count=number, period_began_at=now, **data.changes)
     values = {
         "job_id": job.job_id,
         "run_id": run_id,
@@ -193,7 +189,7 @@ def _open(connection: Connection, job: Row, run_id: str, now: datetime, data_ver
         "opened_at": now,
         "lease_expires_at": step_lease_from(now, job),
     }
-    return _opened(job, add(connection, RECURRENCE, values))
+    return _opened(job, add(transaction, RECURRENCE, values))
 
 
 def _why(job: Row, number: int, drifts: list[str], data_again: str) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, func, select
-from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.rows import profile_of
 from zeus_kfp.state_store.statements import Row, put_arms, rows
 from zeus_kfp.state_store.tables import PROFILE, TRIAL
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.power.selectors import best_known_limit_w
 from zeus_kfp.zeus_core.profile import Phase, Profile
@@ -31,19 +31,19 @@ _SWEEP = (
 )
 
 
-def learn_limit(connection: Connection, job: Row, spec: JobSpec, profiles: Sequence[Profile]) -> None:
+def learn_limit(transaction: Transaction, job: Row, spec: JobSpec, profiles: Sequence[Profile]) -> None:
     """Choose the best power limit of the batch sizes that were just profiled."""
     profiled = {profile.batch_size for profile in profiles if profile.power_limit_w is not None}
-    put_arms(connection, job, {size: _best(connection, job, spec, size) for size in sorted(profiled)})
+    put_arms(transaction, job, {size: _best(transaction, job, spec, size) for size in sorted(profiled)})
 
 
-def learn_limits_again(connection: Connection, job: Row, spec: JobSpec) -> None:
+def learn_limits_again(transaction: Transaction, job: Row, spec: JobSpec) -> None:
     """Choose the best power limit of every batch size anew, since what is best may have changed."""
-    put_arms(connection, job, {size: _best(connection, job, spec, size) for size in spec.batch_sizes})
+    put_arms(transaction, job, {size: _best(transaction, job, spec, size) for size in spec.batch_sizes})
 
 
-def _best(connection: Connection, job: Row, spec: JobSpec, batch_size: int) -> dict[str, Any]:
-    found = rows(connection, _SWEEP, {"job_id": job.job_id, "batch_size": batch_size})
+def _best(transaction: Transaction, job: Row, spec: JobSpec, batch_size: int) -> dict[str, Any]:
+    found = rows(transaction, _SWEEP, {"job_id": job.job_id, "batch_size": batch_size})
     sweep = [profile_of(row) for row in reversed(found)]
     if not sweep or (not job.rated_power_w and spec.eta_knob < 1):
         return {"power_limit_w": None, "power_limit_accelerator": ""}

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, and_, select
-from sqlalchemy.engine import Connection
 
 from zeus_kfp.state_store.drifting import drifts
 from zeus_kfp.state_store.learning import load_learnt
@@ -34,12 +33,13 @@ from zeus_kfp.state_store.statements import (
     rows,
 )
 from zeus_kfp.state_store.tables import JOB, PROFILE, RECURRENCE, TRIAL
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.policies import ArmPosterior, policy_named
 from zeus_kfp.zeus_core.trial import TrialState
 
 
 def jobs(
-    connection: Connection, *, phase: JobPhase | None, user: str | None, since: datetime | None
+    transaction: Transaction, *, phase: JobPhase | None, user: str | None, since: datetime | None
 ) -> tuple[JobOverview, ...]:
     """Return jobs with their latest recurrence, by name, in one query."""
     latest = and_(RECURRENCE.c.job_id == JOB.c.job_id, RECURRENCE.c.number == JOB.c.recurrence_count)
@@ -50,39 +50,39 @@ def jobs(
         query = query.where(JOB.c.user == user)
     if since is not None:
         query = query.where((RECURRENCE.c.opened_at >= since) | (JOB.c.created_at >= since))
-    found = joined(connection, query.order_by(JOB.c.job_id), JOB, RECURRENCE)
+    found = joined(transaction, query.order_by(JOB.c.job_id), JOB, RECURRENCE)
     return tuple(_overview(job, recurrence) for job, recurrence in found)
 
 
 def recurrences(
-    connection: Connection, job_id: str, *, state: RecurrenceState | None, since: datetime | None
+    transaction: Transaction, job_id: str, *, state: RecurrenceState | None, since: datetime | None
 ) -> tuple[RecurrenceRecord, ...]:
     """Return a job's recurrences, oldest first."""
-    find_job(connection, job_id)
+    find_job(transaction, job_id)
     of_job = RECURRENCE.c.job_id == job_id
     query = select(RECURRENCE).where(of_job).order_by(RECURRENCE.c.number)
     if state is not None:
         query = query.where(RECURRENCE.c.state == state.value)
     if since is not None:
         query = query.where(RECURRENCE.c.opened_at >= since)
-    found = rows(connection, query)
+    found = rows(transaction, query)
     trials: dict[int, list[Row]] = {row.id: [] for row in found}
     first = found[0].id if found else 0
     of_found = select(TRIAL).where(TRIAL.c.job_id == job_id, TRIAL.c.recurrence_id >= first)
-    for trial in rows(connection, of_found.order_by(TRIAL.c.number)) if found else ():
+    for trial in rows(transaction, of_found.order_by(TRIAL.c.number)) if found else ():
         if trial.recurrence_id in trials:
             trials[trial.recurrence_id].append(trial)
     return tuple(recurrence_record(row, trials[row.id]) for row in found)
 
 
-def recurrence(connection: Connection, job_id: str, run_id: str) -> RecurrenceRecord:
+def recurrence(transaction: Transaction, job_id: str, run_id: str) -> RecurrenceRecord:
     """Return the recurrence of a run."""
-    row, trials = recurrence_with_trials(connection, job_id, run_id)
+    row, trials = recurrence_with_trials(transaction, job_id, run_id)
     return recurrence_record(row, trials)
 
 
 def trials(
-    connection: Connection,
+    transaction: Transaction,
     job_id: str,
     *,
     run_id: str | None,
@@ -91,7 +91,7 @@ def trials(
     since: datetime | None,
 ) -> tuple[TrialRecord, ...]:
     """Return a job's trials, oldest first."""
-    find_job(connection, job_id)
+    find_job(transaction, job_id)
     recurrence_of = TRIAL.join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id)
     query = select(*labelled(TRIAL), *labelled(RECURRENCE)).select_from(recurrence_of).where(TRIAL.c.job_id == job_id)
     conditions = {
@@ -104,23 +104,23 @@ def trials(
             query = query.where(column == value)
     if since is not None:
         query = query.where(TRIAL.c.issued_at >= since)
-    found = joined(connection, query.order_by(TRIAL.c.number), TRIAL, RECURRENCE)
+    found = joined(transaction, query.order_by(TRIAL.c.number), TRIAL, RECURRENCE)
     return tuple(trial_record(trial, recurrence) for trial, recurrence in found)
 
 
-def winner(connection: Connection, job_id: str, run_id: str) -> TrialRecord | None:
+def winner(transaction: Transaction, job_id: str, run_id: str) -> TrialRecord | None:
     """Return the trial of a run that reached the target."""
-    find_job(connection, job_id)
-    row, trials = recurrence_with_trials(connection, job_id, run_id)
+    find_job(transaction, job_id)
+    row, trials = recurrence_with_trials(transaction, job_id, run_id)
     first = winner_of(trials)
     return None if first is None else trial_record(first, row)
 
 
 def profiles(
-    connection: Connection, job_id: str, *, batch_size: int | None, since: datetime | None
+    transaction: Transaction, job_id: str, *, batch_size: int | None, since: datetime | None
 ) -> tuple[ProfileRecord, ...]:
     """Return what a job's trials measured, oldest first."""
-    find_job(connection, job_id)
+    find_job(transaction, job_id)
     query: Select[Any] = (
         select(PROFILE, TRIAL.c.number.label("trial_number"))
         .join(TRIAL, PROFILE.c.trial_id == TRIAL.c.id)
@@ -131,26 +131,26 @@ def profiles(
         query = query.where(PROFILE.c.batch_size == batch_size)
     if since is not None:
         query = query.where(TRIAL.c.issued_at >= since)
-    return tuple(ProfileRecord(row.trial_number, profile_of(row)) for row in rows(connection, query))
+    return tuple(ProfileRecord(row.trial_number, profile_of(row)) for row in rows(transaction, query))
 
 
-def export(connection: Connection, job_id: str) -> JobExport:
+def export(transaction: Transaction, job_id: str) -> JobExport:
     """Return everything that is known of a job."""
     return JobExport(
-        job=job_record(find_job(connection, job_id)),
-        recurrences=recurrences(connection, job_id, state=None, since=None),
-        trials=trials(connection, job_id, run_id=None, state=None, batch_size=None, since=None),
-        profiles=profiles(connection, job_id, batch_size=None, since=None),
-        arms=arms(connection, job_id),
-        drifts=drifts(connection, job_id),
+        job=job_record(find_job(transaction, job_id)),
+        recurrences=recurrences(transaction, job_id, state=None, since=None),
+        trials=trials(transaction, job_id, run_id=None, state=None, batch_size=None, since=None),
+        profiles=profiles(transaction, job_id, batch_size=None, since=None),
+        arms=arms(transaction, job_id),
+        drifts=drifts(transaction, job_id),
     )
 
 
-def arms(connection: Connection, job_id: str) -> tuple[ArmPosterior, ...]:
+def arms(transaction: Transaction, job_id: str) -> tuple[ArmPosterior, ...]:
     """Return the belief about every batch size of a job, ascending."""
-    job = find_job(connection, job_id)
+    job = find_job(transaction, job_id)
     spec = spec_of(job)
-    return policy_named(spec.policy).posterior(spec, load_learnt(connection, job))
+    return policy_named(spec.policy).posterior(spec, load_learnt(transaction, job))
 
 
 def _overview(job: Row, latest: Row) -> JobOverview:

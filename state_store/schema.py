@@ -82,7 +82,8 @@ def _upgrade(database: Database) -> None:
         config.attributes["version_table"] = VERSION_TABLE
         command.upgrade(config, "head")
         if found is not None:
-            relearn_all(connection)
+            with database.transaction_of(connection) as transaction:
+                relearn_all(transaction)
 
 
 def _refuse_foreign_tables(connection: Connection) -> None:

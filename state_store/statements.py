@@ -6,13 +6,14 @@ and in the namespace alike.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Select, Table, Update, bindparam, insert, select, update
-from sqlalchemy.engine import Connection
 
-from zeus_kfp.state_store.tables import ARM, JOB, PROFILE, RECURRENCE, TRIAL
+from zeus_kfp.state_store.tables import ARM, DRIFT, JOB, PROFILE, RECURRENCE, STAGE_TURN, TRIAL
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.errors import UnknownJobError, UnknownRecurrenceError
 from zeus_kfp.zeus_core.trial import TrialState
 
@@ -21,25 +22,53 @@ class Row(SimpleNamespace):
     """A row as it stands in the transaction, its columns as attributes."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldRun:
+    """A run, and all that its trials depend on.
+
+    Attributes:
+        job: Its job.
+        recurrence: Its recurrence.
+        trials: Its trials, by slot.
+        others: Trials of the job's other runs that have not ended, in the order in which they were handed out.
+        arms: What is kept of each batch size of the job.
+    """
+
+    job: Row
+    recurrence: Row
+    trials: list[Row]
+    others: list[Row]
+    arms: dict[int, Row]
+
+    def trial_at(self, slot: int) -> Row | None:
+        """Return the trial that was handed out to a slot, if there is one."""
+        return next((trial for trial in self.trials if trial.slot == slot), None)
+
+
 def labelled(table: Table) -> list[Any]:
     """Return a table's columns under names that no other table's have, for a join."""
     return [column.label(f"{table.name}.{column.name}") for column in table.columns]
 
 
 _JOB = select(JOB).where(JOB.c.job_id == bindparam("job_id"))
-_LOCKED_JOB = _JOB.with_for_update()
 _RECURRENCE = select(RECURRENCE).where(
     RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id")
 )
 _TRIALS = select(TRIAL).where(TRIAL.c.recurrence_id == bindparam("recurrence_id")).order_by(TRIAL.c.slot)
 # Only what says whether a trial lives and where it looks: at most a suggestion's price, however many are under way.
 _OF_ISSUED = (
-    *("id", "number", "batch_size", "purpose", "generation"),
+    *("id", "recurrence_id", "number", "batch_size", "purpose", "generation"),
     *("state", "reason", "issued_at", "lease_expires_at", "finished_at"),
 )
 # Sorted by whoever reads it: asked to sort, SQLite would walk the job's whole history in its order.
 _ISSUED = select(*(TRIAL.c[name] for name in _OF_ISSUED)).where(
     TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.state == TrialState.ISSUED.value
+)
+_TRIALS_OF_RUN = (
+    select(TRIAL)
+    .join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id)
+    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id"))
+    .order_by(TRIAL.c.slot)
 )
 _WITH_TRIALS = (
     select(*labelled(RECURRENCE), *labelled(TRIAL))
@@ -53,18 +82,23 @@ _UPDATES: dict[Table, Update] = {
     for table, key in ((JOB, JOB.c.job_id), (RECURRENCE, RECURRENCE.c.id), (TRIAL, TRIAL.c.id))
 }
 _UPDATE_ARM = update(ARM).where(ARM.c.job_id == bindparam("job"), ARM.c.batch_size == bindparam("size"))
-_INSERTS = {table: insert(table) for table in (RECURRENCE, TRIAL, PROFILE, ARM)}
+_INSERTS = {table: insert(table).inline() for table in (RECURRENCE, TRIAL, PROFILE, ARM, DRIFT, STAGE_TURN)}
 
 
-def rows(connection: Connection, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> list[Row]:
+def rows(transaction: Transaction, query: Select[Any], parameters: Mapping[str, Any] | None = None) -> list[Row]:
     """Return the rows of a query."""
-    result = connection.execute(query, parameters or {})
-    names = tuple(result.keys())
-    return [_row(names, values) for values in result]
+    names, records = transaction.read(query, parameters or {})
+    return [_row(names, values) for values in records]
+
+
+def count(transaction: Transaction, query: Select[Any], parameters: Mapping[str, Any]) -> int:
+    """Return the number that a query counts."""
+    _, ((number,),) = transaction.read(query, parameters)
+    return int(number)
 
 
 def joined(
-    connection: Connection,
+    transaction: Transaction,
     query: Select[Any],
     left: Table,
     right: Table,
@@ -73,20 +107,20 @@ def joined(
     """Return the rows of a query for all columns of two tables (`labelled`), in this order, as pairs."""
     of_left, of_right = left.columns.keys(), right.columns.keys()
     border = len(of_left)
-    found = connection.execute(query, parameters or {})
+    _, found = transaction.read(query, parameters or {})
     return [(_row(of_left, values[:border]), _row(of_right, values[border:])) for values in found]
 
 
-def find_job(connection: Connection, job_id: str) -> Row:
+def find_job(transaction: Transaction, job_id: str) -> Row:
     """Return a job.
 
     Raises:
         UnknownJobError: If there is no such job.
     """
-    return _required_job(rows(connection, _JOB, {"job_id": job_id}), job_id)
+    return _required_job(rows(transaction, _JOB, {"job_id": job_id}), job_id)
 
 
-def locked_job(connection: Connection, job_id: str) -> Row:
+def locked_job(transaction: Transaction, job_id: str) -> Row:
     """Return a job; no other process changes it until the transaction ends.
 
     SQLite's transaction holds the whole database already; its FOR UPDATE is none.
@@ -94,84 +128,98 @@ def locked_job(connection: Connection, job_id: str) -> Row:
     Raises:
         UnknownJobError: If there is no such job.
     """
-    return _required_job(rows(connection, _LOCKED_JOB, {"job_id": job_id}), job_id)
+    transaction.lock(_JOB, {"job_id": job_id})
+    return find_job(transaction, job_id)
 
 
-def find_recurrence(connection: Connection, job_id: str, run_id: str) -> Row | None:
+def held_run(transaction: Transaction, job_id: str, run_id: str) -> HeldRun:
+    """Return a run and all that its trials depend on; no other process changes the job until the transaction ends.
+
+    Raises:
+        UnknownJobError: If there is no such job.
+        UnknownRecurrenceError: If the run opened none.
+    """
+    of_run = {"job_id": job_id, "run_id": run_id}
+    transaction.lock(_JOB, {"job_id": job_id})
+    found = transaction.read_together((_JOB, _RECURRENCE, _TRIALS_OF_RUN, _ISSUED, _ARMS), of_run)
+    jobs, recurrences, trials, issued, arms = ([_row(names, values) for values in records] for names, records in found)
+    job = _required_job(jobs, job_id)
+    if not recurrences:
+        raise _unknown_recurrence(job_id, run_id)
+    others = sorted((t for t in issued if t.recurrence_id != recurrences[0].id), key=lambda trial: int(trial.number))
+    return HeldRun(job, recurrences[0], trials, others, {arm.batch_size: arm for arm in arms})
+
+
+def find_recurrence(transaction: Transaction, job_id: str, run_id: str) -> Row | None:
     """Return the recurrence of a run, None if the run opened none."""
-    found = rows(connection, _RECURRENCE, {"job_id": job_id, "run_id": run_id})
+    found = rows(transaction, _RECURRENCE, {"job_id": job_id, "run_id": run_id})
     return found[0] if found else None
 
 
-def required_recurrence(connection: Connection, job_id: str, run_id: str) -> Row:
+def required_recurrence(transaction: Transaction, job_id: str, run_id: str) -> Row:
     """Return the recurrence of a run.
 
     Raises:
         UnknownRecurrenceError: If the run opened none.
     """
-    recurrence = find_recurrence(connection, job_id, run_id)
+    recurrence = find_recurrence(transaction, job_id, run_id)
     if recurrence is None:
         raise _unknown_recurrence(job_id, run_id)
     return recurrence
 
 
-def recurrence_with_trials(connection: Connection, job_id: str, run_id: str) -> tuple[Row, list[Row]]:
+def recurrence_with_trials(transaction: Transaction, job_id: str, run_id: str) -> tuple[Row, list[Row]]:
     """Return the recurrence of a run, and its trials by slot.
 
     Raises:
         UnknownRecurrenceError: If the run opened none.
     """
-    found = joined(connection, _WITH_TRIALS, RECURRENCE, TRIAL, {"job_id": job_id, "run_id": run_id})
+    found = joined(transaction, _WITH_TRIALS, RECURRENCE, TRIAL, {"job_id": job_id, "run_id": run_id})
     if not found:
         raise _unknown_recurrence(job_id, run_id)
     return found[0][0], [trial for _, trial in found if trial.id is not None]
 
 
-def trials_of(connection: Connection, recurrence: Row) -> list[Row]:
+def trials_of(transaction: Transaction, recurrence: Row) -> list[Row]:
     """Return a recurrence's trials by slot."""
-    return rows(connection, _TRIALS, {"recurrence_id": recurrence.id})
+    return rows(transaction, _TRIALS, {"recurrence_id": recurrence.id})
 
 
-def issued_trials(connection: Connection, job: Row) -> list[Row]:
+def issued_trials(transaction: Transaction, job: Row) -> list[Row]:
     """Return a job's trials that have not ended, in the order in which they were handed out."""
-    return sorted(rows(connection, _ISSUED, {"job_id": job.job_id}), key=lambda trial: int(trial.number))
+    return sorted(rows(transaction, _ISSUED, {"job_id": job.job_id}), key=lambda trial: int(trial.number))
 
 
-def arms_of(connection: Connection, job: Row) -> dict[int, Row]:
+def arms_of(transaction: Transaction, job: Row) -> dict[int, Row]:
     """Return what is kept of each batch size of a job."""
-    return {arm.batch_size: arm for arm in rows(connection, _ARMS, {"job_id": job.job_id})}
+    return {arm.batch_size: arm for arm in rows(transaction, _ARMS, {"job_id": job.job_id})}
 
 
-def put(connection: Connection, table: Table, row: Row, **changes: Any) -> None:
+def put(transaction: Transaction, table: Table, row: Row, **changes: Any) -> None:
     """Change a job, recurrence or trial; columns that stay as they are are not written."""
     changes = {name: value for name, value in changes.items() if getattr(row, name) != value}
     if changes:
         key = row.job_id if table is JOB else row.id
-        connection.execute(_UPDATES[table], {"key": key, **changes})
+        transaction.write(_UPDATES[table], {"key": key, **changes})
         vars(row).update(changes)
 
 
-def put_arms(connection: Connection, job: Row, changes: Mapping[int, Mapping[str, Any]]) -> None:
-    """Change what is kept of batch sizes, those with the same columns in one statement."""
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+def put_arms(transaction: Transaction, job: Row, changes: Mapping[int, Mapping[str, Any]]) -> None:
+    """Change what is kept of batch sizes."""
     for batch_size, values in changes.items():
-        alike.setdefault(tuple(values), []).append({"job": job.job_id, "size": batch_size, **values})
-    for parameters in alike.values():
-        connection.execute(_UPDATE_ARM, parameters)
+        transaction.write(_UPDATE_ARM, {"job": job.job_id, "size": batch_size, **values})
 
 
-def add(connection: Connection, table: Table, values: Mapping[str, Any]) -> Row:
-    """Add a row and return it."""
-    result = connection.execute(_INSERTS[table], dict(values))
-    keys = zip((column.name for column in table.primary_key), result.inserted_primary_key or (), strict=True)
-    return Row(**{**values, **dict(keys)})
+def add(transaction: Transaction, table: Table, values: Mapping[str, Any]) -> Row:
+    """Add a row and return it; a key that the database gives it is not known."""
+    transaction.write(_INSERTS[table], values)
+    return Row(**values)
 
 
-def add_all(connection: Connection, table: Table, values: Iterable[Mapping[str, Any]]) -> None:
+def add_all(transaction: Transaction, table: Table, values: Iterable[Mapping[str, Any]]) -> None:
     """Add rows."""
-    listed = [dict(row) for row in values]
-    if listed:
-        connection.execute(_INSERTS[table], listed)
+    for row in values:
+        transaction.write(_INSERTS[table], row)
 
 
 def _row(names: Sequence[str], values: Iterable[Any]) -> Row:

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.engine import Connection
-
 from zeus_kfp.state_store.drifting import note_cost_drift
 from zeus_kfp.state_store.epochs import data_gone
 from zeus_kfp.state_store.generators import generator_at, state_of
@@ -17,17 +15,17 @@ from zeus_kfp.state_store.power_limits import learn_limit
 from zeus_kfp.state_store.records import RecurrenceState, TrialRecord
 from zeus_kfp.state_store.rows import learnt_of, plan_of, spec_of, trial_record
 from zeus_kfp.state_store.statements import (
+    HeldRun,
     Row,
     add,
     add_all,
-    arms_of,
     find_job,
-    issued_trials,
-    locked_job,
+    held_run,
     put,
     recurrence_with_trials,
 )
 from zeus_kfp.state_store.tables import JOB, PROFILE, RECURRENCE, TRIAL
+from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.errors import (
     ConflictingReportError,
     InvalidValueError,
@@ -62,29 +60,28 @@ _BEFORE_REPORT: dict[str, Any] = {
 _SINCE_0003 = ("power_limits_found_w", "second_energy_j", "second_energy_source", "curve", "least_epochs")
 
 
-def suggest(connection: Connection, now: datetime, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
+def suggest(transaction: Transaction, now: datetime, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
     """Hand out the trial of a slot, the same again if it was handed out before; None if nothing is left to try."""
     integer("slot", slot, at_least=1)
-    job = locked_job(connection, job_id)
-    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
-    trial = next((t for t in trials if t.slot == slot), None)
+    run = held_run(transaction, job_id, run_id)
+    trial = run.trial_at(slot)
     if trial is not None:
         if trial.state == TrialState.ISSUED:
-            put(connection, TRIAL, trial, lease_expires_at=lease_from(now, job))
+            put(transaction, TRIAL, trial, lease_expires_at=lease_from(now, run.job))
         return TrialPlan.from_json(trial.plan)
     # Nobody asks for a slot again that the recurrence has passed by: a second trial would run beside the later one.
-    passed_by = any(later.slot > slot for later in trials)
-    if passed_by or _has_ended(recurrence, trials) or slot > job.max_retries:
+    passed_by = any(later.slot > slot for later in run.trials)
+    if passed_by or _has_ended(run.recurrence, run.trials) or slot > run.job.max_retries:
         return None
-    for earlier in trials:
+    for earlier in run.trials:
         if earlier.state == TrialState.ISSUED:
-            expire(connection, earlier, now, "the recurrence went on without its report")
-    others = reap_trials(connection, job, issued_trials(connection, job), now)
-    return _issue(connection, now, job, recurrence, slot, others)
+            expire(transaction, earlier, now, "the recurrence went on without its report")
+    alive = reap_trials(transaction, run.job, run.others, now)
+    return _issue(transaction, now, run, slot, alive)
 
 
 def report(
-    connection: Connection,
+    transaction: Transaction,
     now: datetime,
     job_id: str,
     run_id: str,
@@ -94,26 +91,25 @@ def report(
 ) -> TrialRecord:
     """Finish a trial and learn from it, once."""
     integer("slot", slot, at_least=1)
-    job = locked_job(connection, job_id)
-    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
-    trial = next((t for t in trials if t.slot == slot), None)
+    run = held_run(transaction, job_id, run_id)
+    job, recurrence, trial = run.job, run.recurrence, run.trial_at(slot)
     if trial is None:
         raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
     digest = _digest(outcome, profiles)
     if trial.report_digest is None:
         spec = spec_of(job)
-        changes = _finish(connection, now, job, spec, trial, outcome, digest)
-        _keep_profiles(connection, trial, profiles)
-        changes |= _note_in_recurrence(connection, job, recurrence, outcome)
-        changes |= learn(connection, job, spec, trials, trial)
+        changes = _finish(transaction, now, job, spec, trial, outcome, digest)
+        _keep_profiles(transaction, trial, profiles)
+        changes |= _note_in_recurrence(transaction, job, recurrence, outcome)
+        changes |= learn(transaction, run, spec, trial)
         power_was_unknown = not job.rated_power_w
-        put(connection, JOB, job, **changes)
+        put(transaction, JOB, job, **changes)
         if power_was_unknown and job.rated_power_w and trial.report_number > 1:
             # Earlier costs were worked out without it.
-            price_again(connection, job)
-            relearn(connection, job)
-        learn_limit(connection, job, spec, profiles)
-        note_cost_drift(connection, now, job, trial)
+            price_again(transaction, job)
+            relearn(transaction, job)
+        learn_limit(transaction, job, spec, profiles)
+        note_cost_drift(transaction, now, job, trial)
     elif trial.report_digest != digest:
         raise ConflictingReportError(
             f"trial {trial.number} of job {job_id!r} has already reported {trial.state!r}; another outcome "
@@ -123,25 +119,24 @@ def report(
 
 
 def note_lost_pod(
-    connection: Connection, job_id: str, run_id: str, slot: int, node: str, limits_w: Mapping[str, float]
+    transaction: Transaction, job_id: str, run_id: str, slot: int, node: str, limits_w: Mapping[str, float]
 ) -> TrialRecord:
     """Complete the row of a trial that has not reported with where its pod was."""
     integer("slot", slot, at_least=1)
-    locked_job(connection, job_id)
-    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
-    trial = next((t for t in trials if t.slot == slot), None)
+    run = held_run(transaction, job_id, run_id)
+    trial = run.trial_at(slot)
     if trial is None:
         raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
     if trial.report_digest is None:
-        put(connection, TRIAL, trial, node=node, power_limits_found_w={**trial.power_limits_found_w, **limits_w})
-    return trial_record(trial, recurrence)
+        put(transaction, TRIAL, trial, node=node, power_limits_found_w={**trial.power_limits_found_w, **limits_w})
+    return trial_record(trial, run.recurrence)
 
 
-def remaining_slots(connection: Connection, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
+def remaining_slots(transaction: Transaction, job_id: str, run_id: str, slot: int) -> tuple[int, ...]:
     """Return the slots after ``slot`` that a recurrence may still use."""
     integer("slot", slot, at_least=0)
-    job = find_job(connection, job_id)
-    recurrence, trials = recurrence_with_trials(connection, job_id, run_id)
+    job = find_job(transaction, job_id)
+    recurrence, trials = recurrence_with_trials(transaction, job_id, run_id)
     if _has_ended(recurrence, trials):
         return ()
     return tuple(range(slot + 1, job.max_retries + 1))
@@ -152,23 +147,21 @@ def _has_ended(recurrence: Row, trials: Sequence[Row]) -> bool:
     return reached or recurrence.data_missing or recurrence.state != RecurrenceState.OPEN
 
 
-def _issue(
-    connection: Connection, now: datetime, job: Row, recurrence: Row, slot: int, issued: Sequence[Row]
-) -> TrialPlan | None:
-    """Ask the policy, and keep its answer and where its random generator stands."""
-    spec = spec_of(job)
+def _issue(transaction: Transaction, now: datetime, run: HeldRun, slot: int, alive: Sequence[Row]) -> TrialPlan | None:
+    """Ask the policy, and keep its answer and where its random generator stands; alive are the trials of others."""
+    job, recurrence = run.job, run.recurrence
+    spec, generator = spec_of(job), generator_at(job.generator_state)
     # One from before a change of target will teach nothing, so that nobody need wait for it.
-    in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in issued if t.generation == job.generation]
-    arms, generator = arms_of(connection, job), generator_at(job.generator_state)
+    in_flight = [InFlight(t.batch_size, Purpose(t.purpose)) for t in alive if t.generation == job.generation]
     try:
-        learnt = learnt_of(job, arms.values())
+        learnt = learnt_of(job, run.arms.values())
         suggestion = policy_named(spec.policy).suggest(spec, learnt, in_flight, generator)
     except NoBatchSizeLeftError:
         return None
     number = job.trial_count + 1
-    put(connection, JOB, job, trial_count=number, generator_state=state_of(generator))
+    put(transaction, JOB, job, trial_count=number, generator_state=state_of(generator))
     reference = reference_for(spec, learnt, suggestion.batch_size)
-    plan = plan_of(job, spec, recurrence, arms.get(suggestion.batch_size), slot, number, suggestion, reference)
+    plan = plan_of(job, spec, recurrence, run.arms.get(suggestion.batch_size), slot, number, suggestion, reference)
     values = field_values(suggestion) | {
         "job_id": job.job_id,
         "recurrence_id": recurrence.id,
@@ -182,12 +175,12 @@ def _issue(
         "issued_at": now,
         "lease_expires_at": lease_from(now, job),
     }
-    add(connection, TRIAL, _BEFORE_REPORT | values)
+    add(transaction, TRIAL, _BEFORE_REPORT | values)
     return plan
 
 
 def _finish(
-    connection: Connection, now: datetime, job: Row, spec: JobSpec, trial: Row, outcome: TrialOutcome, digest: str
+    transaction: Transaction, now: datetime, job: Row, spec: JobSpec, trial: Row, outcome: TrialOutcome, digest: str
 ) -> dict[str, Any]:
     """Complete a trial's row, and return what changes in its job's."""
     # A straggler from before a reset says nothing of the GPUs that are used now.
@@ -208,11 +201,11 @@ def _finish(
                 "max_power_w (W, summed over the GPUs used)"
             )
         changes["cost"] = cost_of(spec, rated_power_w, outcome.energy_j, outcome.time_s)
-    put(connection, TRIAL, trial, **changes)
+    put(transaction, TRIAL, trial, **changes)
     return {"report_count": report_number, "rated_power_w": rated_power_w if is_current else job.rated_power_w}
 
 
-def _keep_profiles(connection: Connection, trial: Row, profiles: Sequence[Profile]) -> None:
+def _keep_profiles(transaction: Transaction, trial: Row, profiles: Sequence[Profile]) -> None:
     foreign = sorted({profile.batch_size for profile in profiles} - {trial.batch_size})
     if foreign:
         raise InvalidValueError(f"a trial at batch size {trial.batch_size} has no profiles of {foreign}")
@@ -220,10 +213,10 @@ def _keep_profiles(connection: Connection, trial: Row, profiles: Sequence[Profil
     if len(set(keys)) < len(keys):
         raise InvalidValueError(f"a trial has one profile a phase and power limit (W), not {keys}")
     of_trial = {"job_id": trial.job_id, "trial_id": trial.id}
-    add_all(connection, PROFILE, (field_values(p) | {"phase": p.phase.value} | of_trial for p in profiles))
+    add_all(transaction, PROFILE, (field_values(p) | {"phase": p.phase.value} | of_trial for p in profiles))
 
 
-def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outcome: TrialOutcome) -> dict[str, Any]:
+def _note_in_recurrence(transaction: Transaction, job: Row, recurrence: Row, outcome: TrialOutcome) -> dict[str, Any]:
     """Complete a recurrence's row, and return what changes in its job's."""
     of_job: dict[str, Any] = {}
     changes: dict[str, Any] = {}
@@ -234,7 +227,7 @@ def _note_in_recurrence(connection: Connection, job: Row, recurrence: Row, outco
     if outcome.state is TrialState.REACHED and recurrence.state != RecurrenceState.OPEN:
         # It was given up, and the report of its success only came late.
         changes["state"] = RecurrenceState.REACHED.value
-    put(connection, RECURRENCE, recurrence, **changes)
+    put(transaction, RECURRENCE, recurrence, **changes)
     return of_job
 
 

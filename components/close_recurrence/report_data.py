@@ -162,11 +162,6 @@ class ReportData:
         return None if self.baseline is None or cost is None else cost / self.baseline.cost
 
 
-def recurrence_rows(data: ReportData) -> tuple[RecurrenceRow, ...]:
-    """Return every recurrence as tables show it, oldest first."""
-    return data.rows
-
-
 def scalar_metrics(data: ReportData, run_id: str) -> dict[str, float]:
     """Return what KFP shows as the run's metrics, finite numbers only.
 

@@ -60,11 +60,6 @@ def energy(value_j: float | None) -> str:
     return Scale.for_energy([value_j]).with_unit(value_j)
 
 
-def duration(value_s: float | None) -> str:
-    """Return a time in s with the unit that suits it."""
-    return Scale.for_time([value_s]).with_unit(value_s)
-
-
 def number(value: float | None) -> str:
     """Return ``value`` with three significant digits or all whole ones, thousands separated by commas."""
     if value is None or math.isnan(value):

@@ -195,7 +195,7 @@ class KfpApi:
 
     def run(self, run_id: str) -> RunStatus:
         """Return a run as it stands."""
-        if not run_id or "/" in run_id:
+        if not isinstance(run_id, str) or not run_id or "/" in run_id:
             raise InvalidValueError(f"{run_id!r} is no run's id")
         return run_status(self._read(f"read the run {run_id}", self._client.get_run, run_id))
 

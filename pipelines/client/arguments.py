@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from zeus_kfp.pipelines.recurring_training.parameters import check_parameters, knob_names
+from zeus_kfp.pipelines.recurring_training.checks import arguments_as_text, checked_parameters
+from zeus_kfp.pipelines.recurring_training.parameters import knob_names
 from zeus_kfp.zeus_core.errors import InvalidValueError
 
 _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
@@ -16,6 +17,17 @@ _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "LIST": ((list, tuple), "a list"),
     "STRUCT": (dict, "a mapping"),
 }
+
+
+def given(parameters: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return parameters that somebody gave, none for None.
+
+    Raises:
+        InvalidValueError: If they are no mapping.
+    """
+    if not isinstance(parameters, Mapping | None):
+        raise InvalidValueError(f"parameters must be a mapping of values by name, not {parameters!r}")
+    return parameters or {}
 
 
 def checked_arguments(declared: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,6 +41,9 @@ def checked_arguments(declared: Mapping[str, Any], arguments: Mapping[str, Any])
         InvalidValueError: If the pipeline lacks a parameter, one is missing, or a value is not of its type or, for the
             knobs of recurring training, out of its range.
     """
+    is_recurring_training = set(knob_names()) <= set(declared)
+    if is_recurring_training:
+        arguments = arguments_as_text(arguments)
     for name in arguments:
         if name not in declared:
             close = difflib.get_close_matches(str(name), declared, n=1)
@@ -38,10 +53,10 @@ def checked_arguments(declared: Mapping[str, Any], arguments: Mapping[str, Any])
     if missing:
         raise InvalidValueError(f"the pipeline's parameters {missing} have no default: give each a value")
     checked = {name: _checked(name, declared[name]["parameterType"], value) for name, value in arguments.items()}
-    if set(knob_names()) <= set(declared):
-        given = {n: spec["defaultValue"] for n, spec in declared.items() if "defaultValue" in spec}
-        defaults = {n: _checked(n, declared[n]["parameterType"], value) for n, value in given.items()}
-        check_parameters(defaults | checked)
+    if is_recurring_training:
+        held = {n: spec["defaultValue"] for n, spec in declared.items() if "defaultValue" in spec}
+        defaults = {n: _checked(n, declared[n]["parameterType"], value) for n, value in held.items()}
+        checked_parameters(defaults | checked)
     return checked
 
 
@@ -73,6 +88,8 @@ def _read(name: str, kind: str, text: str) -> Any:
 
 
 def _checked(name: str, kind: str, value: Any) -> Any:
+    if kind not in _KINDS:
+        raise InvalidValueError(f"the parameter {name} is of KFP's type {kind}, which takes no value of an argument")
     types, _ = _KINDS[kind]
     if kind == "NUMBER_INTEGER" and isinstance(value, float) and value.is_integer():
         value = int(value)  # KFP's API may hand a parameter back as 8.0

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from zeus_kfp.pipelines.client.arguments import checked_arguments
+from zeus_kfp.pipelines.client.arguments import checked_arguments, given
 from zeus_kfp.pipelines.client.package import PipelinePackage
 from zeus_kfp.pipelines.client.records import Deletion, RunStatus, ScheduleStatus
 from zeus_kfp.pipelines.client.runs import EXPERIMENT, RunClient
@@ -14,7 +14,7 @@ from zeus_kfp.pipelines.client.schedules import Schedules
 from zeus_kfp.pipelines.client.specs import ScheduleSpec
 from zeus_kfp.pipelines.client.trigger import Trigger
 from zeus_kfp.zeus_core.errors import InvalidValueError, ScheduleConflictError, UnknownScheduleError
-from zeus_kfp.zeus_core.validation import integer, number, text
+from zeus_kfp.zeus_core.validation import integer, number, text, truth
 
 MOST_CONCURRENT = 10
 """KFP runs no more of one recurring run at a time, and lowers a larger number without a word."""
@@ -76,10 +76,12 @@ class RecurringTrainingClient(RunClient):
             ScheduleConflictError: If the name is taken, or somebody changed the schedule at the same time.
             ClusterError: If the API fails or refuses it.
         """
-        name = text("the schedule's name", name, at_most=128)
+        name = _checked_name(name)
+        if paused is not None:
+            truth("paused", paused)
         trigger = self._trigger(cron, every, start, end)
         package = PipelinePackage.of(pipeline)
-        arguments = checked_arguments(package.declared, parameters or {})
+        arguments = checked_arguments(package.declared, given(parameters))
         concurrency = _concurrency(max_concurrency)
         _check_of_schedule(arguments)
         self._schedules.find(name)  # a name that is taken is refused before anything is uploaded
@@ -92,7 +94,7 @@ class RecurringTrainingClient(RunClient):
         Raises:
             ScheduleConflictError: If a schedule of that name is there.
         """
-        family = self._schedules.find(name)
+        family = self._schedules.find(_checked_name(name))
         if family is None or family.is_deleted:
             return self.create_or_update_schedule(name, pipeline, **options)
         raise ScheduleConflictError(f"a schedule {name!r} is already there: update it, or choose another name")
@@ -141,7 +143,7 @@ class RecurringTrainingClient(RunClient):
             spec = replace(spec, max_concurrency=_concurrency(max_concurrency))
         package = None if pipeline is None else PipelinePackage.of(pipeline)
         declared = package.declared if package else self._declared(spec.run)
-        arguments = checked_arguments(declared, {**spec.run.parameters, **(parameters or {})})
+        arguments = checked_arguments(declared, {**spec.run.parameters, **given(parameters)})
         _check_of_schedule(arguments)
         run = self._changed_run(
             replace(spec.run, parameters=arguments), package, experiment, service_account, pipeline_root
@@ -203,7 +205,7 @@ class RecurringTrainingClient(RunClient):
         run = ScheduleSpec.of_api(self._schedules.current(name)).run
         declared = self._declared(run)
         now = {} if if_due or START_NOW not in declared else {START_NOW: True}
-        run = replace(run, parameters=checked_arguments(declared, {**run.parameters, **now, **(parameters or {})}))
+        run = replace(run, parameters=checked_arguments(declared, {**run.parameters, **now, **given(parameters)}))
         return self._api.create_run(f"{name} {self._clock():%Y-%m-%d %H:%M:%S} by hand", **run.api_arguments)
 
     def _trigger(self, cron: str | None, every: Any, start: Any, end: Any) -> Trigger:
@@ -218,6 +220,10 @@ def _check_of_schedule(arguments: Mapping[str, Any]) -> None:
             f"{START_NOW}=true in a schedule would let each of its runs start a recurrence, whatever the job's period: "
             "set period_s to 0 for that, or start a single run by hand"
         )
+
+
+def _checked_name(name: Any) -> str:
+    return text("the schedule's name", name, at_most=128)
 
 
 def _concurrency(value: int) -> int:

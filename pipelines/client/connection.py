@@ -62,9 +62,9 @@ def connect(timeout_s: int = 60, environment: Mapping[str, str] = os.environ, **
     found = {name: value for name, value in found.items() if value}
     token_file = environment.get("ZEUS_KFP_TOKEN_FILE")
     if token_file and not {"credentials", "existing_token"} & set(arguments):
-        found["credentials"] = ServiceAccountTokenVolumeCredentials(path=_existing(token_file))
+        found["credentials"] = ServiceAccountTokenVolumeCredentials(path=_existing("ZEUS_KFP_TOKEN_FILE", token_file))
     if "ssl_ca_cert" in found:
-        _existing(found["ssl_ca_cert"])
+        _existing(_ARGUMENTS["ssl_ca_cert"], found["ssl_ca_cert"])
     host = arguments.get("host") or environment.get("KF_PIPELINES_ENDPOINT", "")
     with told_clearly("connect", host), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="kfp")
@@ -80,7 +80,7 @@ def _trimmed(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
-def _existing(path: str) -> str:
+def _existing(variable: str, path: str) -> str:
     if not Path(path).is_file():
-        raise InvalidValueError(f"the environment names the file {path}, which does not exist")
+        raise InvalidValueError(f"{variable} names {path}, where there is no file")
     return path

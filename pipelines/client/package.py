@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
+from google.protobuf.json_format import MessageToDict
 
 from zeus_kfp.components.image import DEFAULT_IMAGE, IMAGE
 from zeus_kfp.zeus_core.errors import InvalidValueError
@@ -60,12 +61,8 @@ class PipelinePackage:
             text = files("zeus_kfp.compiled").joinpath(f"{pipeline}.yaml").read_text("utf-8")
             return cls.of_text(text.replace(DEFAULT_IMAGE, IMAGE), pipeline)
         if isinstance(pipeline, str | Path):
-            return cls.of_text(_read(Path(pipeline)), str(pipeline))
-        if not hasattr(pipeline, "pipeline_spec"):
-            raise InvalidValueError(
-                f"{pipeline!r} is no pipeline: give one made with the Python DSL, the path of its YAML, or one of "
-                f"{SHIPPED}"
-            )
+            return cls.of_text(_read(pipeline), str(pipeline))
+        _check_is_pipeline(pipeline)
         return cls.of_text(_compiled(pipeline), "the pipeline")
 
     @classmethod
@@ -79,11 +76,11 @@ class PipelinePackage:
             documents = list(yaml.load_all(text, _LOADER))
             spec = documents[0]
             name, root = spec["pipelineInfo"]["name"], spec["root"]
-            canonical = json.dumps(documents, sort_keys=True)
-        except (yaml.YAMLError, TypeError, KeyError, IndexError, ValueError) as error:
+            canonical, declared = json.dumps(documents, sort_keys=True), dict(declared_parameters({"root": root}))
+        except (yaml.YAMLError, TypeError, LookupError, ValueError, AttributeError) as error:
             raise InvalidValueError(f"{where} holds no compiled KFP pipeline: {error!r}; compile it first") from None
         digest = hashlib.sha256(canonical.encode()).hexdigest()
-        return cls(text, name, digest, declared_parameters({"root": root}))
+        return cls(text, name, digest, declared)
 
     @contextmanager
     def as_file(self) -> Iterator[str]:
@@ -100,6 +97,23 @@ def declared_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return parameters
 
 
+def declared_by(pipeline: Any) -> Mapping[str, Any]:
+    """Return the parameters that a pipeline made with the Python DSL, or loaded from YAML, declares, by name.
+
+    Raises:
+        InvalidValueError: If it is no pipeline.
+    """
+    _check_is_pipeline(pipeline)
+    return declared_parameters(MessageToDict(pipeline.pipeline_spec))
+
+
+def _check_is_pipeline(pipeline: Any) -> None:
+    if not hasattr(pipeline, "pipeline_spec"):
+        raise InvalidValueError(
+            f"{pipeline!r} is no pipeline: give one made with the Python DSL, the path of its YAML, or one of {SHIPPED}"
+        )
+
+
 def _imported(module: str, name: str) -> Any:
     """Return what a module holds under a name; a module in the working directory is found too."""
     sys.path.insert(0, os.getcwd())
@@ -111,10 +125,11 @@ def _imported(module: str, name: str) -> Any:
         sys.path.remove(os.getcwd())
 
 
-def _read(path: Path) -> str:
+def _read(named: str | Path) -> str:
+    path = Path(named)
     if path.suffix not in (".yaml", ".yml"):
         raise InvalidValueError(
-            f"{path} is no pipeline: no .yaml file, no module:name, and none of the library's own {SHIPPED}"
+            f"{str(named)!r} is no pipeline: no .yaml file, no module:name, and none of the library's own {SHIPPED}"
         )
     try:
         return path.read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 import kfp
 
 from zeus_kfp.pipelines.client.api import KfpApi
-from zeus_kfp.pipelines.client.arguments import checked_arguments
+from zeus_kfp.pipelines.client.arguments import checked_arguments, given
 from zeus_kfp.pipelines.client.connection import connect
 from zeus_kfp.pipelines.client.faults import limit_requests
 from zeus_kfp.pipelines.client.package import PipelinePackage, declared_parameters
@@ -81,7 +81,7 @@ class RunClient:
     ) -> RunStatus:
         """Start one run of a pipeline, without a schedule; see create_or_update_schedule for the arguments."""
         package = PipelinePackage.of(pipeline)
-        arguments = checked_arguments(package.declared, parameters or {})
+        arguments = checked_arguments(package.declared, given(parameters))
         run_name = text("the run's name", run_name or f"{package.name} {self._clock():%Y-%m-%d %H:%M:%S}")
         run = self._run_spec(package, arguments, experiment, service_account, pipeline_root)
         return self._api.create_run(run_name, **run.api_arguments)
@@ -109,11 +109,12 @@ class RunClient:
         self,
         package: PipelinePackage,
         arguments: Mapping[str, Any],
-        experiment: str,
+        experiment: str | None,
         service_account: str | None,
         pipeline_root: str | None,
     ) -> RunSpec:
         empty = RunSpec("", "", "", arguments)
+        experiment = EXPERIMENT if experiment is None else experiment
         return self._changed_run(empty, package, experiment, service_account, pipeline_root)
 
     def _changed_run(

@@ -22,6 +22,7 @@ NO_BOUND = "none"
 """Given as a start or an end, it takes away the one that a schedule has."""
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_YEARS = range(1970, 3000)
 _LONGEST_S = 100 * 366 * 86_400
 
 
@@ -55,6 +56,8 @@ class Trigger:
         for name, time in (("start", self.start), ("end", self.end)):
             if time is not None and time.tzinfo is None:
                 raise InvalidValueError(f"the {name} {time} has no time zone: give one, such as {time}Z for UTC")
+            if time is not None and time.year not in _YEARS:
+                raise InvalidValueError(f"the {name} {time} must lie in the years {_YEARS[0]} to {_YEARS[-1]}")
         if self.start and self.end and self.end <= self.start:
             raise InvalidValueError(f"the end {self.end} is not after the start {self.start}")
 

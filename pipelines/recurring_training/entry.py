@@ -44,7 +44,7 @@ def entry_of(code: str | Callable[..., Any] | None, argument: str) -> Entry:
     if code is None:
         return Entry()
     if isinstance(code, str):
-        return Entry(code)
+        return Entry(code.strip())
     if not inspect.isfunction(code) or not code.__name__.isidentifier():
         raise EntryPointError(f"{code!r} is no plain function: define it with def, {_ADVICE}")
     if inspect.iscoroutinefunction(code) or inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
@@ -59,6 +59,18 @@ def entry_of(code: str | Callable[..., Any] | None, argument: str) -> Entry:
     return Entry(code.__name__, "from __future__ import annotations\n\n" + source)
 
 
+def function_entry_of(code: str | Callable[..., Any] | None, argument: str) -> Entry:
+    """Return the entry of user code that no command can be: a function by its name, or a plain one with its source.
+
+    Raises:
+        EntryPointError: If it is no function, or one that can't stand alone.
+    """
+    entry = entry_of(code, argument)
+    if entry.entry_point and not entry.source and ":" not in entry.entry_point:
+        raise EntryPointError(f"{entry.entry_point!r} names no function: give 'module:function', or a plain function")
+    return entry
+
+
 def fingerprint_entry(fingerprint: str | Callable[..., Any] | Sequence[str] | None) -> Entry:
     """Return the entry of what tells the raw data's version: code, or files and folders to hash.
 
@@ -67,7 +79,9 @@ def fingerprint_entry(fingerprint: str | Callable[..., Any] | Sequence[str] | No
         InvalidValueError: If it is no code and no list of paths.
     """
     if fingerprint is None or isinstance(fingerprint, str) or callable(fingerprint):
-        return entry_of(fingerprint, "")
+        return function_entry_of(fingerprint, "")
+    if not isinstance(fingerprint, Sequence):
+        raise InvalidValueError(f"the fingerprint must be a function or a list of paths, not {fingerprint!r}")
     paths = [text("a path of the fingerprint", path, at_most=4096) for path in fingerprint]
     if not paths:
         raise InvalidValueError("the fingerprint has no paths: give files or folders, or None for no fingerprint")

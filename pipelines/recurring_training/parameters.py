@@ -6,19 +6,13 @@ both are made here.
 """
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, List
 
 from kfp import dsl
 
-from zeus_kfp.components.arguments import parse_arguments
 from zeus_kfp.components.image import IMAGE
 from zeus_kfp.components.open_recurrence import open_recurrence
-from zeus_kfp.pipelines.recurring_training.entry import KFP_PLACEHOLDER
-from zeus_kfp.zeus_core.errors import InvalidValueError
-from zeus_kfp.zeus_core.job import JobSpec
 
 _DESCRIPTION = "Retrain once, at the batch size that earlier recurrences found cheapest in energy and time."
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -55,6 +49,12 @@ TRIAL_PARAMETERS = tuple(row[0] for row in _OWN if not row[0].startswith("prepro
 """The pipeline's parameters that each of its trials needs."""
 
 
+def parameters() -> list[inspect.Parameter]:
+    """Return the pipeline's parameters, with their types and usual defaults."""
+    own = [inspect.Parameter(name, _KIND, default=default, annotation=t) for name, t, default, _ in _OWN]
+    return [*own, *_knobs()]
+
+
 def knob_names() -> list[str]:
     """Return the names of the parameters that go to open_recurrence."""
     return [p.name for p in _knobs()]
@@ -70,41 +70,13 @@ def with_pipeline_parameters(function: Callable[..., Any], defaults: Mapping[str
     Raises:
         TypeError: If a default is given for a parameter that the pipeline doesn't have.
     """
-    parameters = [*_own_parameters(), *_knobs()]
-    unknown = sorted(set(defaults) - {p.name for p in parameters})
+    usual = parameters()
+    unknown = sorted(set(defaults) - {p.name for p in usual})
     if unknown:
-        raise TypeError(f"the pipeline has no parameter {unknown}: it has {[p.name for p in parameters]}")
-    parameters = [p.replace(default=defaults.get(p.name, p.default)) for p in parameters]
-    parameters.sort(key=lambda p: p.default is not _REQUIRED)
-    return _with_signature(function, inspect.Signature(parameters), _docstring([p.name for p in parameters]))
-
-
-def check_parameters(values: Mapping[str, Any]) -> None:
-    """Refuse values of the pipeline's parameters that no run could use; unknown names are left to KFP.
-
-    Raises:
-        InvalidValueError: If a knob is out of its range, arguments are no JSON object, or a value can't be a
-            parameter of KFP.
-    """
-    for name, value in values.items():
-        if isinstance(value, str) and KFP_PLACEHOLDER in value:
-            raise InvalidValueError(
-                f"{name} must not hold {KFP_PLACEHOLDER!r}, which KFP replaces by values of its own: {value!r}"
-            )
-        if name in ("train_arguments", "preprocess_arguments"):
-            parse_arguments(name, value)
-    _check_knobs(values)
-
-
-def _check_knobs(defaults: Mapping[str, Any]) -> None:
-    knobs = {f.name: defaults[f.name] for f in fields(JobSpec) if f.name in defaults}
-    if knobs.get("beta_knob") == math.inf:
-        raise InvalidValueError("beta_knob can't be infinite in a pipeline: a number such as 1e9 never stops early")
-    size = knobs.get("default_batch_size", 1)
-    placeholders = {"job_id": "job", "batch_sizes": [size], "target_metric": 0.0}
-    if isinstance(knobs.get("batch_sizes"), list | tuple) and knobs["batch_sizes"]:
-        size = knobs.get("default_batch_size", knobs["batch_sizes"][0])
-    JobSpec.from_parameters(**placeholders | {"default_batch_size": size} | knobs)
+        raise TypeError(f"the pipeline has no parameter {unknown}: it has {[p.name for p in usual]}")
+    given = [p.replace(default=defaults.get(p.name, p.default)) for p in usual]
+    given.sort(key=lambda p: p.default is not _REQUIRED)
+    return _with_signature(function, inspect.Signature(given), _docstring([p.name for p in given]))
 
 
 def with_trial_parameters(function: Callable[..., Any], returns: Any) -> Callable[..., Any]:
@@ -128,10 +100,6 @@ def _with_signature(function: Callable[..., Any], signature: inspect.Signature, 
     # inspect.signature, by which KFP reads a pipeline, prefers this attribute; mypy knows functions without it.
     vars(pipeline)["__signature__"] = signature
     return pipeline
-
-
-def _own_parameters() -> list[inspect.Parameter]:
-    return [inspect.Parameter(name, _KIND, default=default, annotation=t) for name, t, default, _ in _OWN]
 
 
 def _knobs() -> list[inspect.Parameter]:

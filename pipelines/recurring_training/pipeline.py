@@ -32,10 +32,15 @@ from zeus_kfp.components.stage_done import stage_done
 from zeus_kfp.components.stage_turn import stage_turn
 from zeus_kfp.components.suggest_batch_size import suggest_batch_size
 from zeus_kfp.components.train_with_profiling import train_with_profiling
-from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of, fingerprint_entry
+from zeus_kfp.pipelines.recurring_training.checks import (
+    check_hook,
+    check_kubernetes_name,
+    check_pipeline_name,
+    checked_parameters,
+)
+from zeus_kfp.pipelines.recurring_training.entry import Entry, entry_of, fingerprint_entry, function_entry_of
 from zeus_kfp.pipelines.recurring_training.parameters import (
     TRIAL_PARAMETERS,
-    check_parameters,
     knob_names,
     with_pipeline_parameters,
     with_trial_parameters,
@@ -91,26 +96,32 @@ def recurring_training(
         limits_claim: Volume claim, mounted by training tasks and by the exit handler, where the power limits found are
             kept, so that the exit handler and the next trial on a node repair what a killed pod left; "" for none.
         zeusd_port: TCP port of a zeusd on every GPU node, which sets power limits for the node's pods; 0 for none.
-        **defaults: Defaults for the pipeline's parameters, such as job_id or batch_sizes.
+        **defaults: Defaults for the pipeline's parameters, such as job_id or batch_sizes; train_arguments and
+            preprocess_arguments may be mappings.
 
     Returns:
         A KFP pipeline: compile it, submit it, or call it under KFP's local runner.
 
     Raises:
         EntryPointError: If a function can't be shipped as source.
-        InvalidValueError: If a default is out of its range, or can't be a parameter of KFP.
+        InvalidValueError: If a default is out of its range, or can't be a parameter of KFP, or another argument can't
+            be what it stands for.
         TypeError: If a default is given for a parameter that the pipeline doesn't have.
     """
-    check_parameters(defaults)
-    entries = entry_of(train, "trial"), entry_of(preprocess, "output_path"), fingerprint_entry(fingerprint)
+    check_pipeline_name(name)
+    check_hook("configure_train", configure_train)
+    check_hook("configure_task", configure_task)
+    check_kubernetes_name("store_secret", store_secret, "a secret")
+    entries = entry_of(train, "trial"), function_entry_of(preprocess, "output_path"), fingerprint_entry(fingerprint)
     after = checked_stages(stages)
     power = PowerAccess(limits_claim, zeusd_port)
-    shape = _Shape(*entries, configure_train, configure_task, downstream, after, store_secret, power)
+    next_step = None if downstream is None else Stage(downstream)
+    shape = _Shape(*entries, configure_train, configure_task, next_step, after, store_secret, power)
     given = {
         "train_entry_point": shape.train.entry_point,
         "preprocess_entry_point": shape.preprocess.entry_point,
     }
-    defaults = {key: value for key, value in given.items() if value} | defaults
+    defaults = checked_parameters({key: value for key, value in given.items() if value} | defaults)
     return dsl.pipeline(name=name)(with_pipeline_parameters(shape.recurrence, defaults))
 
 
@@ -124,7 +135,7 @@ class _Shape:
         fingerprint: Entry,
         configure_train: Configure | None,
         configure_task: Configure | None,
-        downstream: Callable[[Any], object] | None,
+        downstream: Stage | None,
         stages: Mapping[str, Stage],
         store_secret: str,
         power: PowerAccess,
@@ -159,7 +170,7 @@ class _Shape:
                 rest = self.retries(slots=first.output, **trial).set_caching_options(False)
                 winner = self._on_store(select_winner(**job).after(rest))
                 if self._downstream:
-                    self._downstream(winner.outputs["model"])
+                    self._downstream.add(winner.outputs["model"])
                 for name, stage in self._stages.items():
                     self._stage(job, name, stage, winner)
 

@@ -3,15 +3,14 @@
 By default nothing: every pod stays within the restricted Pod Security Standard, with or without this.
 """
 
-import re
 from dataclasses import dataclass
 
 from kfp import dsl, kubernetes
 
-from zeus_kfp.zeus_core.errors import InvalidValueError
+from zeus_kfp.pipelines.recurring_training.checks import check_kubernetes_name
 from zeus_kfp.zeus_core.power.found import FOLDER_VARIABLE
 from zeus_kfp.zeus_core.power.zeusd import NODE_ADDRESS_VARIABLE, PORT_VARIABLE
-from zeus_kfp.zeus_core.validation import integer, text
+from zeus_kfp.zeus_core.validation import integer
 
 LIMITS_PATH = "/var/lib/zeus-kfp/limits"
 """Where the claim is mounted."""
@@ -37,9 +36,7 @@ class PowerAccess:
         Raises:
             InvalidValueError: If one can't be such a thing.
         """
-        text("limits_claim", self.claim, at_most=253, allow_empty=True)
-        if self.claim and not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", self.claim):
-            raise InvalidValueError(f"limits_claim must be the name of a volume claim, not {self.claim!r}")
+        check_kubernetes_name("limits_claim", self.claim, "a volume claim", allow_empty=True)
         integer("zeusd_port", self.zeusd_port, at_least=0, at_most=65535)
 
     def give(self, task: dsl.PipelineTask) -> dsl.PipelineTask:

@@ -62,6 +62,8 @@ def checked_stages(stages: Mapping[str, Any] | None) -> dict[str, Stage]:
     Raises:
         InvalidValueError: If a name is no text or a stage can't be built.
     """
+    if not isinstance(stages, Mapping | None):
+        raise InvalidValueError(f"stages must be a mapping of names to stages, not {stages!r}")
     found = {text("the name of a stage", name): stage for name, stage in (stages or {}).items()}
     return {name: stage if isinstance(stage, Stage) else Stage(stage) for name, stage in found.items()}
 

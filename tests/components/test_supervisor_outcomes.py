@@ -96,7 +96,7 @@ FAILURES = {
     "no metric in an epoch": (
         "for e in trial.epochs(): pass",
         1,
-        "zeus_kfp.zeus_core.errors.InvalidValueError: epoch 0 ended without a metric",
+        "zeus_kfp.zeus_core.errors.InvalidValueError: epoch 1 ended without a metric",
     ),
     "missing import": ("import no_such_library", 1, "ModuleNotFoundError: No module named 'no_such_library'"),
     "crash while saving": (

@@ -4,6 +4,9 @@ import csv
 import dataclasses
 import io
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -330,6 +333,15 @@ def test_a_file_or_folder_that_cannot_be_written_is_told_in_one_line(two_jobs, t
         main()
     (line,) = capsys.readouterr().err.splitlines()
     assert ended.value.code == 1 and line.startswith(f"zeus-kfp: {tmp_path / 'file'}") and "can't be used: " in line
+
+
+@pytest.mark.parametrize("words", [["jobs", "list"], ["doctor"], ["jobs", "list", "--format", "json"]])
+def test_output_that_finds_no_room_is_told_in_one_line(store, words):
+    command = [sys.executable, "-c", "from zeus_kfp.pipelines.cli import main; main()", *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=os.environ, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "zeus-kfp: the output can't be used: No space left on device" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["jobs", "recurrences", "trials", "profiles", "arms"])

@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import socket
 import threading
 from contextlib import closing
 
@@ -157,6 +158,13 @@ def test_cards_of_two_models(found, fake_gpus):
     assert (findings["GPU models"].verdict, findings["GPU models"].found) == (Verdict.BROKEN, "Fake GPU, Other GPU")
 
 
+def test_a_list_of_gpus_that_ends_early(found, fake_gpus):
+    fake_gpus.set(GPUS="2")
+    finding = found(CUDA_VISIBLE_DEVICES="0,2,1")["CUDA_VISIBLE_DEVICES"]
+    assert (finding.verdict, finding.found[:21]) == (Verdict.LACKING, "CUDA leaves out 2,1: ")
+    assert "CUDA_VISIBLE_DEVICES" not in found(CUDA_VISIBLE_DEVICES="1,0")
+
+
 def test_a_laptop_without_any_gpu(found, fake_gpus):
     fake_gpus.set(INIT="12")
     findings = found()
@@ -199,6 +207,13 @@ def test_a_store_is_looked_at_and_not_made(found, tmp_path):
     assert found()["store"].verdict is Verdict.BROKEN
 
 
+@pytest.mark.parametrize("folder", ["missing", "file"])
+def test_a_store_whose_folder_is_not_there_cannot_be_made(found, tmp_path, folder):
+    (tmp_path / "file").write_text("")
+    finding = found(ZEUS_KFP_STORE_URL=f"sqlite:///{tmp_path}/{folder}/store.db")["store"]
+    assert (finding.verdict, f"{folder} is no folder that" in finding.found) == (Verdict.BROKEN, True)
+
+
 def test_a_store_without_a_sensible_url(found):
     finding = found(ZEUS_KFP_STORE_URL="mysql://user:secret@host/db")["store"]
     assert finding.verdict is Verdict.BROKEN
@@ -220,6 +235,34 @@ def test_an_endpoint_that_answers_and_one_that_does_not(found):
         assert found(KF_PIPELINES_ENDPOINT=address)["KFP"].found == f"http://{address} answers with HTTP 200"
         server.shutdown()
     assert found()["KFP"].verdict is Verdict.BROKEN
+
+
+@pytest.mark.parametrize("endpoint", ["http://a b", "http://[", "http://127.0.0.1:99999", "no-such-host", " "])
+def test_an_endpoint_that_is_no_address_does_not_answer(found, endpoint):
+    finding = found(KF_PIPELINES_ENDPOINT=endpoint)["KFP"]
+    assert (finding.verdict, "does not answer: " in finding.found) == (Verdict.BROKEN, True)
+
+
+def test_an_endpoint_that_speaks_no_http_does_not_answer(found):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            with server.accept()[0] as caller:
+                caller.recv(1000)
+                caller.sendall(b"220 smtp.example.com\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        finding = found(KF_PIPELINES_ENDPOINT=f"127.0.0.1:{server.getsockname()[1]}")["KFP"]
+    assert (finding.verdict, "does not answer: 220 smtp" in finding.found) == (Verdict.BROKEN, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("STEP_W", "abc"), ("PROFILE_STEPS", "0"), ("LOWEST_W", "nan"), ("OBJECTIVE", "cheap"), ("WARMUP_STEPS", "1.5")],
+)
+def test_options_of_profiling_that_no_trial_takes_are_found(found, option, value):
+    finding = found(**{f"ZEUS_KFP_POWER_{option}": value})["power profiling"]
+    assert (finding.verdict, f"ZEUS_KFP_POWER_{option}='{value}'" in finding.found) == (Verdict.BROKEN, True)
 
 
 def test_options_that_cannot_be_are_found(found):

@@ -7,6 +7,7 @@ import sys
 CONNECTED = """
 import logging, sys
 logging.basicConfig(level=logging.DEBUG)
+from sqlalchemy import func, select
 from zeus_kfp.pipelines import cli
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.zeus_core import JobSpec, TrialOutcome, TrialState
@@ -24,7 +25,7 @@ for arguments in [
         cli.main()
     except SystemExit as ended:
         print(arguments, "exit code", ended.code)
-store._database.write(lambda connection: connection.exec_driver_sql("SELECT no_such_function()"))
+store._database.write(lambda transaction: transaction.read(select(func.no_such_function())))
 """
 
 CODE = """

@@ -70,6 +70,18 @@ def test_a_change_of_gpu_needs_its_power_trace_only(command: list[str], tmp_path
     assert json.loads(out.read_text())["job"]["batch_sizes"] == [8, 16]
 
 
+@pytest.mark.parametrize("when", [[], ["--change-at", "11"]])
+def test_a_change_that_would_never_come_is_refused(command: list[str], tmp_path: Path, when: list[str]) -> None:
+    wanted = [*command, "--gpu-power-trace", str(tmp_path / "power.csv"), *when]
+    with pytest.raises(InvalidValueError, match="comes after the last one, 10"):
+        CliRunner().invoke(app, wanted, catch_exceptions=False)
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_simulation(command: list[str]) -> None:
+    result = CliRunner().invoke(app, [*command, "--json", "/nowhere/out.json"])
+    assert (type(result.exception), result.output) == (InvalidValueError, "")
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -81,6 +93,9 @@ def test_a_change_of_gpu_needs_its_power_trace_only(command: list[str], tmp_path
         (["--json", "/nowhere/out.json"], "/nowhere/out.json can't be written"),
         (["--plot", "/nowhere/out.png"], "/nowhere/out.png can't be written"),
         (["--plot", "out.docx"], "out.docx can't be written"),
+        (["--plot", "."], r"\. can't be written: it is a folder"),
+        (["--json", "/"], "/ can't be written: it is a folder"),
+        (["--change-at", "5"], "--change-at needs what changes"),
         (["--train-trace", "/nowhere.csv"], "/nowhere.csv can't be read"),
     ],
 )

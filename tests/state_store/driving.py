@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import event, select
@@ -71,22 +72,39 @@ def killed_script(url: str, recurrences: int, commit: int, *, before: bool) -> N
     """Run the script, and die by SIGKILL just before or just after its commit of that number, from 1."""
     clock, seen = ScriptClock(), 0
     store = StateStore(url, clock=clock)
-    engine = store._database.engine
-    do_commit = engine.dialect.do_commit
+    database = store._database
+    do_commit = database.engine.dialect.do_commit
+    transaction = database.transaction
 
-    def commit_and_die(connection):
-        if seen == commit and before:
-            os.kill(os.getpid(), signal.SIGKILL)
-        do_commit(connection)
-        if seen == commit:
+    def die_if(is_before):
+        if seen == commit and is_before == before:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    @event.listens_for(engine, "commit")
-    def count(connection):
+    @event.listens_for(database.engine, "commit")
+    def count_of_schema(connection):
         nonlocal seen
-        seen += bool(connection.get_execution_options().get("zeus_kfp_writes"))
+        seen += 1
+        die_if(True)
 
-    engine.dialect.do_commit = commit_and_die
+    def commit_of_schema(connection):
+        do_commit(connection)
+        die_if(False)
+
+    @contextmanager
+    def dying(*, write):
+        nonlocal seen
+        with transaction(write=write) as given:
+            yield given
+            seen += write
+            if write:
+                # The server has all that was written, and is told to keep it or is not.
+                given.flush()
+                die_if(True)
+        if write:
+            die_if(False)
+
+    database.engine.dialect.do_commit = commit_of_schema
+    database.transaction = dying
     run_script(store, clock, recurrences)
 
 

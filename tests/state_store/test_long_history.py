@@ -3,9 +3,12 @@
 import dataclasses
 from contextlib import contextmanager
 
-from sqlalchemy import event, insert, text, update
+import pytest
+from sqlalchemy import column, func, insert, select, table, text, update
 
+from zeus_kfp.state_store.statements import count
 from zeus_kfp.state_store.tables import JOB, RECURRENCE, TRIAL
+from zeus_kfp.state_store.transaction import PostgresqlTransaction
 from zeus_kfp.state_store.trials import _BEFORE_REPORT
 from zeus_kfp.zeus_core import JobSpec
 
@@ -71,14 +74,17 @@ def work_of(store):
     with store._database.connection(write=False) as connection:
         # What earlier transactions looked at is counted as this one's until it is handed on.
         connection.execute(text("SELECT pg_stat_force_next_flush()"))
-    seen = text("SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables")
+    looked_at = func.coalesce(column("seq_tup_read"), 0) + func.coalesce(column("idx_tup_fetch"), 0)
+    query = select(func.sum(looked_at)).select_from(table("pg_stat_xact_user_tables"))
+    commit = PostgresqlTransaction.commit
 
-    def look(connection):
-        done[0] += int(connection.execute(seen).scalar_one())
+    def look(transaction):
+        done[0] += count(transaction, query, {})
+        commit(transaction)
 
-    event.listen(store._database.engine, "commit", look)
-    yield done
-    event.remove(store._database.engine, "commit", look)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresqlTransaction, "commit", look)
+        yield done
 
 
 def life(store, clock, spec):

@@ -5,11 +5,13 @@ import time
 from datetime import datetime
 
 import pytest
+from sqlalchemy import delete
 
 from tests.state_store.driving import NOT_REACHED
 from zeus_kfp.state_store import StateStore, opening
 from zeus_kfp.state_store.faults import passes
 from zeus_kfp.state_store.records import JobPhase
+from zeus_kfp.state_store.tables import JOB
 from zeus_kfp.zeus_core import JobSpec, Profile, TrialState
 from zeus_kfp.zeus_core.errors import InvalidValueError, JobInUseError, StoreUnavailableError
 
@@ -75,10 +77,10 @@ def test_a_purge_that_is_repeated_after_a_lost_answer_succeeds(store, monkeypatc
 def test_a_job_purged_while_its_row_was_waited_for_is_registered_again(store, monkeypatch):
     locked, purged = opening.locked_job, []
 
-    def lock(connection, job_id):
+    def lock(transaction, job_id):
         if not purged:
-            purged.append(connection.exec_driver_sql("DELETE FROM job"))
-        return locked(connection, job_id)
+            purged.append(transaction.write(delete(JOB)))
+        return locked(transaction, job_id)
 
     monkeypatch.setattr(opening, "locked_job", lock)
     assert store.open_recurrence(SPEC, "run").granted and len(purged) == 1

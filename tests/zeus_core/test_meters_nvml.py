@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from zeus_kfp.zeus_core.meters.nvml import CounterMeter
+from zeus_kfp.zeus_core.training import Trial
 from zeus_kfp.zeus_core.training.summary import Summary
 
 READ_THREE_TIMES = """
@@ -108,6 +109,24 @@ def test_gpus_that_cannot_be_opened_are_never_left_out_in_silence(measure, varia
     assert values["warnings"].count("WARNING") == 1
     assert cause in values["warnings"]
     assert advice in values["warnings"]
+
+
+@pytest.mark.parametrize(("visible", "named"), [("0,9,1", "leaves out 9,1"), ("1,MIG-gone", "leaves out MIG-gone")])
+def test_what_cuda_leaves_out_of_a_list_is_named(measure, visible, named):
+    values = measure(FAKE_NVML_GPUS="2", CUDA_VISIBLE_DEVICES=visible)
+    assert (values["name"], values["accelerator_count"]) == ("nvml", 1)
+    assert values["warnings"].count("WARNING") == 1
+    assert named in values["warnings"]
+
+
+@pytest.mark.parametrize("visible", ["9", "cuda:0", "MIG-gone", "0,9", "0,MIG-gone"])
+def test_a_trial_says_once_what_is_wrong_with_its_list(fake_gpus, monkeypatch, caplog, tmp_path, visible):
+    fake_gpus.set(GPUS="2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    Trial.local(batch_size=4, target_metric=1, max_epochs=1, directory=tmp_path).close()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert visible.removeprefix("0,") in warnings[0]
 
 
 def test_a_lost_gpu_of_someone_else_is_no_matter(measure):

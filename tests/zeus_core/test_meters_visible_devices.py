@@ -1,6 +1,6 @@
 import pytest
 
-from zeus_kfp.zeus_core.meters.visible_devices import names_none, visible_devices
+from zeus_kfp.zeus_core.meters.visible_devices import left_out, names_none, visible_devices
 
 UUIDS = tuple(f"GPU-{index}{index}345678-fake" for index in range(8))
 
@@ -28,6 +28,24 @@ UUIDS = tuple(f"GPU-{index}{index}345678-fake" for index in range(8))
 )
 def test_only_the_gpus_that_cuda_would_show(value, indices):
     assert visible_devices(value, UUIDS) == indices
+
+
+@pytest.mark.parametrize(
+    ("value", "entries"),
+    [
+        (None, ()),
+        ("", ()),
+        ("0,7", ()),
+        ("0,", ()),
+        ("0,-1", ()),
+        ("0, 8 ,1", ("8", "1")),
+        ("0,,1", ("1",)),
+        ("0,MIG-4e2b0f0a-unknown", ("MIG-4e2b0f0a-unknown",)),
+        ("cuda:0", ("cuda:0",)),
+    ],
+)
+def test_what_cuda_leaves_out_by_mistake(value, entries):
+    assert left_out(value, UUIDS) == entries
 
 
 @pytest.mark.parametrize(

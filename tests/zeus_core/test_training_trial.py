@@ -259,7 +259,7 @@ def test_the_loops_know_their_length(make_trial):
 
 def test_an_epoch_without_a_metric_is_named(make_trial):
     trial = make_trial()
-    with pytest.raises(InvalidValueError, match=r"epoch 1 ended without a metric: call trial.report_metric"):
+    with pytest.raises(InvalidValueError, match=r"epoch 2 ended without a metric: call trial.report_metric"):
         for epoch in trial.epochs():
             if epoch == 0:
                 trial.report_metric(0.1)
@@ -273,6 +273,34 @@ def test_outside_an_epoch_nothing_is_taken(make_trial, machine, call, when):
         run_epochs(trial, machine, [0.9])
     with pytest.raises(InvalidValueError, match="belongs inside an epoch"):
         call(trial)
+
+
+def test_a_trial_that_is_closed_trains_no_more(make_trial):
+    trial = make_trial()
+    trial.close()
+    with pytest.raises(InvalidValueError, match="the trial is closed: use trial.epochs"):
+        trial.epochs()
+
+
+@pytest.mark.parametrize(
+    ("knob", "says"),
+    [
+        ({"higher_is_better": "yes"}, "higher_is_better must be true or false, not 'yes'"),
+        ({"data_path": 3}, "data_path must be text, not 3"),
+        ({"arguments": [1]}, r"arguments must be what JSON can hold, not \[1\]"),
+        ({"arguments": {"a": {1}}}, "arguments must be what JSON can hold"),
+        ({"batch_size": "4"}, "batch_size must be an integer"),
+    ],
+)
+def test_a_local_trial_takes_what_one_of_a_pipeline_does(tmp_path, knob, says):
+    with pytest.raises(InvalidValueError, match=says):
+        Trial.local(**{"batch_size": 4, "target_metric": 0.9, "directory": tmp_path} | knob)
+
+
+def test_a_local_trials_data_may_be_a_path(tmp_path):
+    assert Trial.local(batch_size=4, target_metric=0.9, directory=tmp_path, data_path=tmp_path).data_path == str(
+        tmp_path
+    )
 
 
 def test_a_trial_trains_once(make_trial, machine):

@@ -92,6 +92,7 @@ def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | Non
         NvmlUnavailableError: If there is no NVML, no GPU, or none of them can be read.
     """
     devices = open_devices(cuda_visible_devices, load=load)
+    _tell_left_out(devices)
     _tell_divided(devices)
     # A counter at 0 has never counted, though the driver may say that there is one.
     if all(devices.energies_j()):
@@ -107,6 +108,17 @@ def open_nvml(cuda_visible_devices: str | None, *, load: Callable[[], Any] | Non
         gpus_left_out=True,
         advice="cost is estimated from CPU time alone; virtual GPUs need a profile that shows their power",
     )
+
+
+def _tell_left_out(devices: NvmlDevices) -> None:
+    if devices.left_out:
+        logger.warning(
+            "CUDA leaves out %s of CUDA_VISIBLE_DEVICES, which ends at its first entry that is none of this machine's "
+            "%d GPUs; GPU %s counts",
+            ",".join(devices.left_out),
+            devices.total,
+            ", ".join(str(gpu.index) for gpu in devices.gpus),
+        )
 
 
 def _tell_divided(devices: NvmlDevices) -> None:

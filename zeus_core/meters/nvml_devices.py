@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zeus_kfp.zeus_core.meters.nvml_start import NvmlUnavailableError, start_nvml
-from zeus_kfp.zeus_core.meters.visible_devices import names_none, visible_devices
+from zeus_kfp.zeus_core.meters.visible_devices import left_out, names_none, visible_devices
 
 __all__ = ["Gpu", "LimitRefusedError", "NvmlDevices", "NvmlUnavailableError", "open_devices"]
 
@@ -50,21 +50,24 @@ class NvmlDevices:
         model: Their model; several different ones are joined with " + ".
         count: How many.
         total: How many GPUs NVML shows, those included that this process may not use.
+        left_out: What CUDA_VISIBLE_DEVICES names beside them, and CUDA leaves out.
         max_power_w: Sum of their highest allowed limits in W; 0 if unknown.
         power_limit_w: Limit in W that all of them had when they were opened; None if unknown or different.
     """
 
-    def __init__(self, nvml: Any, gpus: list[Gpu], total: int) -> None:
+    def __init__(self, nvml: Any, gpus: list[Gpu], total: int, left_out: tuple[str, ...]) -> None:
         """Read what the GPUs are.
 
         Args:
             nvml: The initialised pynvml module.
             gpus: Those that this process may use.
             total: How many GPUs NVML shows.
+            left_out: What CUDA_VISIBLE_DEVICES names beside them.
         """
         self._nvml = nvml
         self._is_closed = False
         self.total = total
+        self.left_out = left_out
         self.gpus = tuple(gpus)
         self.count = len(gpus)
         self.model = " + ".join(self.models)[:255] or "NVIDIA GPU"
@@ -186,12 +189,13 @@ def open_devices(cuda_visible_devices: str | None, *, load: Callable[[], Any] | 
     start_nvml(nvml)
     try:
         gpus = _listed(nvml)
-        visible = _visible(nvml, gpus, cuda_visible_devices)
+        uuids, entries = [gpu.uuid for gpu in gpus], _with_parents(nvml, cuda_visible_devices)
+        visible = [gpus[index] for index in visible_devices(entries, uuids)]
         _check_visible(visible, len(gpus), cuda_visible_devices)
     except NvmlUnavailableError:
         nvml.nvmlShutdown()
         raise
-    return NvmlDevices(nvml, visible, len(gpus))
+    return NvmlDevices(nvml, visible, len(gpus), left_out(entries, uuids))
 
 
 def _load_pynvml() -> Any:
@@ -211,9 +215,8 @@ def _listed(nvml: Any) -> list[Gpu]:
         ) from error
 
 
-def _visible(nvml: Any, gpus: list[Gpu], value: str | None) -> list[Gpu]:
-    entries = None if value is None else ",".join(_parent(nvml, entry.strip()) for entry in value.split(","))
-    return [gpus[index] for index in visible_devices(entries, [gpu.uuid for gpu in gpus])]
+def _with_parents(nvml: Any, value: str | None) -> str | None:
+    return None if value is None else ",".join(_parent(nvml, entry.strip()) for entry in value.split(","))
 
 
 def _check_visible(gpus: list[Gpu], total: int, value: str | None) -> None:
@@ -254,7 +257,7 @@ def _parent(nvml: Any, entry: str) -> str:
         part = nvml.nvmlDeviceGetHandleByUUID(entry)
         return _text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part)))
     except nvml.NVMLError as error:
-        logger.warning("%s in CUDA_VISIBLE_DEVICES is not known: %s", entry, error)
+        logger.debug("%s in CUDA_VISIBLE_DEVICES is not known: %s", entry, error)
         return entry
 
 

@@ -1,6 +1,7 @@
 """Which GPUs a value of CUDA_VISIBLE_DEVICES names."""
 
 from collections.abc import Sequence
+from itertools import dropwhile
 
 _ON_PURPOSE = ("", "-1", "none", "void", "nodevfiles")
 """The last three are what container runtimes and batch systems write."""
@@ -27,6 +28,16 @@ def visible_devices(value: str | None, uuids: Sequence[str]) -> tuple[int, ...]:
         if index not in chosen:
             chosen.append(index)
     return tuple(chosen)
+
+
+def left_out(value: str | None, uuids: Sequence[str]) -> tuple[str, ...]:
+    """Return the entries that CUDA leaves out: the first that names no GPU, and all after it.
+
+    Those that name none on purpose are not among them.
+    """
+    entries = () if value is None else tuple(entry.strip() for entry in value.split(","))
+    rest = dropwhile(lambda entry: _index(entry, uuids) is not None, entries)
+    return tuple(entry for entry in rest if entry.lower() not in _ON_PURPOSE)
 
 
 def names_none(value: str | None) -> bool:

@@ -54,6 +54,10 @@ class PowerLimiter(Protocol):
         """Set a limit on every GPU and return the one that stands, in W; None if none is known."""
         ...
 
+    def standing_w(self) -> float | None:
+        """Return the limit in W that all GPUs have now, and change nothing; None if unknown or different."""
+        ...
+
     def restore(self) -> None:
         """Put back what was found; later calls of :meth:`set` change nothing. A second call does nothing."""
         ...
@@ -103,6 +107,10 @@ class ObserveOnly:
 
     def set(self, power_limit_w: float) -> float | None:
         """Change nothing."""
+        return self.found_w
+
+    def standing_w(self) -> float | None:
+        """Return the limit in W that was found."""
         return self.found_w
 
     def restore(self) -> None:

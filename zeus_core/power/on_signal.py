@@ -41,8 +41,8 @@ class RestoreAtEnd:
                 signal.signal(number, self._handle)
 
     def standing_w(self) -> float | None:
-        """Return the limit in W that stands now that none is set any more; None if it isn't known."""
-        return self._limiter.set(self._limiter.found_w or 0.0)
+        """Return the limit in W that stands now; None if unknown or different."""
+        return self._limiter.standing_w()
 
     def take_back(self) -> None:
         """Put the handlers found back, but for those that someone has replaced since."""

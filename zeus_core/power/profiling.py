@@ -215,8 +215,7 @@ class PowerProfiler:
             self.chosen_w = standing_w
         else:
             self._limiter.restore()
-            # Nothing is set any more: this only tells what stands.
-            standing_w = self._limiter.set(self._limiter.found_w or 0.0)
+            standing_w = self._limiter.standing_w()
         self._part = Part.SETTLED
         self._windows.enter(Part.SETTLED, standing_w)
         # Not before: what a handler of signals raises in between leaves it to be decided again.

@@ -86,6 +86,10 @@ class RecordedGpu:
     def set(self, power_limit_w: float) -> float | None:
         """Set the recorded limit closest to the one asked for, and return it."""
         self._standing = self._points[min(self._points, key=lambda limit_w: abs(limit_w - power_limit_w))]
+        return self.standing_w()
+
+    def standing_w(self) -> float | None:
+        """Return the limit that stands, in W."""
         return self._standing.power_limit_w
 
     def restore(self) -> None:

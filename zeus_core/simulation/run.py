@@ -46,6 +46,12 @@ def simulate(
     integer("seeds", seeds, at_least=1, at_most=100_000)
     if not policies or len(set(policies)) < len(policies):
         raise InvalidValueError(f"policies must name at least one policy and none twice, not {list(policies)}")
+    for change in scenario.changes:
+        if change.recurrence > recurrences:
+            raise InvalidValueError(
+                f"the change at recurrence {change.recurrence} comes after the last one, {recurrences}: let it come "
+                "earlier, or let the job recur more often"
+            )
     scenario.check_sizes(job.batch_sizes)
     best, never = oracle(job, truth, recurrences, scenario), default(job, truth, recurrences, scenario)
     replays = [replay_seeds(job, truth, policy_named(name), recurrences, range(seeds), scenario) for name in policies]

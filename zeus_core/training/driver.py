@@ -68,9 +68,6 @@ class EpochDriver:
         """End training, whoever wanted that; a second call does nothing."""
         self.is_over = True
         self._loops.clear()
-        close = getattr(self._epochs, "close", None)
-        if close is not None:
-            close()
         self.trial.close()
 
     def _advance(self) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zeus_kfp.zeus_core.training.assignment import Assignment
+from zeus_kfp.zeus_core.training.assignment import Assignment, check_arguments
 from zeus_kfp.zeus_core.trial import Purpose, TrialPlan
-from zeus_kfp.zeus_core.validation import integer, number
+from zeus_kfp.zeus_core.validation import integer, number, text, truth
 
 
 def local_assignment(
@@ -19,7 +19,7 @@ def local_assignment(
     learning_rate_factor: float,
     eta_knob: float,
     cost_threshold: float | None,
-    data_path: str,
+    data_path: str | Path,
     arguments: Mapping[str, Any],
     directory: str | Path | None,
 ) -> Assignment:
@@ -28,6 +28,8 @@ def local_assignment(
     Raises:
         InvalidValueError: If a value is out of its range.
     """
+    check_arguments(arguments)
+    path = str(data_path) if isinstance(data_path, Path) else data_path
     plan = TrialPlan(
         job_id="local",
         run_id="local",
@@ -38,7 +40,7 @@ def local_assignment(
         why="chosen by hand",
         learning_rate_factor=number("learning_rate_factor", learning_rate_factor, above=0),
         target_metric=number("target_metric", target_metric),
-        higher_is_better=higher_is_better,
+        higher_is_better=truth("higher_is_better", higher_is_better),
         max_epochs=integer("max_epochs", max_epochs, at_least=1),
         eta_knob=number("eta_knob", eta_knob, at_least=0, at_most=1),
         max_power_w=0.0,
@@ -49,7 +51,7 @@ def local_assignment(
     (root / "checkpoints").mkdir(parents=True, exist_ok=True)
     return Assignment(
         plan=plan,
-        data_path=data_path,
+        data_path=text("data_path", path, at_most=4096, allow_empty=True),
         model_path=str(root / "model"),
         checkpoint_dir=str(root / "checkpoints"),
         history_path=str(root / "history.jsonl"),

@@ -38,6 +38,10 @@ class SharedLimiter:
             self._limiter.restore()
         return standing_w
 
+    def standing_w(self) -> float | None:
+        """Return the limit in W that all GPUs of all processes have now; called in every process."""
+        return self._everywhere(self._limiter.standing_w())
+
     @property
     def is_over(self) -> bool:
         """Whether this process has put back what it found."""

@@ -141,7 +141,7 @@ class Trial:
         learning_rate_factor: float = 1.0,
         eta_knob: float = 0.5,
         cost_threshold: float | None = None,
-        data_path: str = "",
+        data_path: str | Path = "",
         arguments: Mapping[str, Any] | None = None,
         directory: str | Path | None = None,
     ) -> Self:
@@ -205,10 +205,13 @@ class Trial:
             start: Index of the first epoch, where training goes on from a checkpoint.
 
         Raises:
-            InvalidValueError: If it was called before, or (while iterating) an epoch reported no metric.
+            InvalidValueError: If it was called before, the trial is closed, or (while iterating) an epoch reported no
+                metric.
         """
         if self._logbook.is_started:
             raise InvalidValueError("trial.epochs() can be used once: a trial is one training run")
+        if self._ending is not Ending.RUNNING:
+            raise InvalidValueError("the trial is closed: use trial.epochs() before trial.close()")
         self._group.connect()
         self._instrument.meter, self._limiter, hardware = share_out(
             self._group, self._claim, self._instrument.meter, self._limiter
@@ -314,7 +317,7 @@ class Trial:
         metric = self._group.agree(math.nan if self._reported is None else self._reported)
         if math.isnan(metric):
             raise InvalidValueError(
-                f"epoch {self.epoch} ended without a metric: call trial.report_metric(value) in every epoch"
+                f"epoch {self.epoch + 1} ended without a metric: call trial.report_metric(value) in every epoch"
             )
         self._note(metric)
         self._logbook.phases.end_all()

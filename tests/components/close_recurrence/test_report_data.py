@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from zeus_kfp.components.close_recurrence.report_data import ReportData, mean, recurrence_rows, scalar_metrics
+from zeus_kfp.components.close_recurrence.report_data import ReportData, mean, scalar_metrics
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.zeus_core.errors import UnknownJobError
 from zeus_kfp.zeus_core.job import JobSpec
@@ -15,7 +15,7 @@ R, N, OOM = TrialState.REACHED, TrialState.NOT_REACHED, TrialState.OOM
 
 def test_a_rows_cost_is_compared_with_the_mean_of_what_the_default_reached_the_target_for(build):
     data = build([[(32, R, 5, 100, E)], [(32, R, 5, 300, E)], [(32, N, 9, 9000, E), (64, R, 5, 50, E)]])
-    assert [row.cost_vs_default for row in recurrence_rows(data)] == [0.5, 1.5, 9050 / 200]
+    assert [row.cost_vs_default for row in data.rows] == [0.5, 1.5, 9050 / 200]
 
 
 def test_there_is_no_comparison_until_the_default_has_reached_the_target(build):

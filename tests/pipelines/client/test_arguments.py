@@ -111,3 +111,14 @@ def test_a_pipeline_of_a_module_in_the_working_directory_is_found(tmp_path, monk
 def test_what_is_no_pipeline_is_refused(pipeline):
     with pytest.raises(InvalidValueError, match="pipeline"):
         PipelinePackage.of(pipeline)
+
+
+def test_a_type_that_takes_no_value_is_named():
+    with pytest.raises(InvalidValueError, match="status is of KFP's type TASK_FINAL_STATUS"):
+        checked_arguments({"status": {"parameterType": "TASK_FINAL_STATUS"}}, {"status": 1})
+
+
+@pytest.mark.parametrize("root", ["3", "[]", "{inputDefinitions: 3}", "{inputDefinitions: {parameters: [3]}}"])
+def test_yaml_that_holds_something_else_than_a_pipeline_is_refused(root):
+    with pytest.raises(InvalidValueError, match=r"x\.yaml holds no compiled KFP pipeline"):
+        PipelinePackage.of_text(f"pipelineInfo: {{name: x}}\nroot: {root}", "x.yaml")

@@ -2,6 +2,10 @@
 
 import json
 import os
+import re
+import shlex
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -178,6 +182,46 @@ def test_a_recurrence_that_fails_on_this_machine_has_its_own_exit_code(zeus_kfp,
     (tmp_path / "my_trainer.py").write_text(TRAINER)
     monkeypatch.chdir(tmp_path)
     words = ["-p", "job_id=local", "-p", "train_entry_point=my_trainer:train", *KNOBS, "-p", "max_epochs=1"]
-    code, _, _ = zeus_kfp("run", *words, "-p", "max_retries=1", "--root", "here")
-    assert code == 3
+    code, _, err = zeus_kfp("run", *words, "-p", "max_retries=1", "--root", "here")
+    assert (code, "Inner task failed: 'select-winner'" in err) == (3, True)
+    assert err.splitlines()[-1].startswith(
+        "zeus-kfp: no trial of this recurrence reached the target metric (batch size"
+    )
+    assert "not_reached max_epochs" in err.splitlines()[-1]
     assert Path("here/store.db").exists()
+
+
+SLOW = """
+import time
+
+def train(trial):
+    print("training begins", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_run_on_this_machine_that_is_interrupted_tells_how_its_slot_is_freed(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    words = ["run", "-p", "job_id=a job", "-p", "train_entry_point=slow:train", *KNOBS, "--root", "here"]
+    command = [sys.executable, "-c", "from zeus_kfp.pipelines.cli import main; main()", *words]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    begun = next(line for line in process.stderr if "training begins" in line)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, bool(begun), "open" in out) == (130, True, True)
+    close = re.search(r"free it by `zeus-kfp (.*)`, with ZEUS_KFP_STORE_URL", err)[1]
+    environ = os.environ | {"ZEUS_KFP_STORE_URL": f"sqlite:///{tmp_path}/here/store.db"}
+    subprocess.run([*command[:3], *shlex.split(close)], env=environ, check=True, capture_output=True)
+    with StateStore(environ["ZEUS_KFP_STORE_URL"]) as store:
+        assert [recurrence.state.value for recurrence in store.recurrences("a job")] == ["not_reached"]
+
+
+def test_a_run_that_is_granted_no_recurrence_says_so(zeus_kfp, tmp_path, monkeypatch):
+    (tmp_path / "my_trainer.py").write_text(TRAINER)
+    monkeypatch.chdir(tmp_path)
+    words = ["-p", "job_id=local", "-p", "train_entry_point=my_trainer:train", *KNOBS, "-p", "period_s=86400"]
+    code, _, err = zeus_kfp("run", *words, "-p", "beta_knob=1e9", "--times", "2", "--root", "here")
+    last = err.splitlines()[-1]
+    assert (code, last) == (0, "zeus-kfp: 1 of 2 runs were granted a recurrence; the output above says why")

@@ -13,7 +13,8 @@ from fake_kfp import Books, FakeKfp, Fault
 from kfp.client import ServiceAccountTokenVolumeCredentials
 
 from zeus_kfp.pipelines.client import RecurringTrainingClient
-from zeus_kfp.zeus_core.errors import ClusterAccessError, ClusterUnavailableError
+from zeus_kfp.pipelines.client.connection import connect
+from zeus_kfp.zeus_core.errors import ClusterAccessError, ClusterUnavailableError, InvalidValueError
 
 
 @pytest.fixture
@@ -160,3 +161,9 @@ def test_whoever_may_not_is_told_so_once_by_every_call(client, server, pipeline,
     with pytest.raises(ClusterAccessError, match=f"answered {status} .*{advice}"):
         getattr(client, call)(*{"list_schedules": (), "submit": (pipeline, knobs)}.get(call, ("nightly",)))
     assert fault.hits == 1
+
+
+@pytest.mark.parametrize("variable", ["ZEUS_KFP_TOKEN_FILE", "ZEUS_KFP_CA_CERT"])
+def test_a_file_that_is_not_there_is_told_with_its_variable(variable, tmp_path):
+    with pytest.raises(InvalidValueError, match=f"{variable} names {tmp_path}, where there is no file"):
+        connect(environment={variable: str(tmp_path)}, host="http://127.0.0.1:1")

@@ -320,3 +320,35 @@ def test_a_schedule_whose_every_run_would_start_at_once_is_refused(client, serve
     client.create_or_update_schedule("nightly", pipeline, every="6h", parameters=knobs)
     with pytest.raises(InvalidValueError, match="start_now=true in a schedule"):
         client.update_schedule("nightly", parameters={"start_now": True})
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ({"parameters": [1]}, r"parameters must be a mapping of values by name, not \[1\]"),
+        ({"parameters": "job_id=a"}, "parameters must be a mapping"),
+        ({"paused": "yes"}, "paused must be true or false, not 'yes'"),
+        ({"name": b"nightly"}, "the schedule's name must be text"),
+        ({"pipeline": ""}, "'' is no pipeline"),
+        ({"experiment": 3}, "the experiment must be text"),
+    ],
+)
+def test_what_a_schedule_cannot_have_is_refused_before_anything_is_made(client, server, pipeline, knobs, option, says):
+    usual = {"name": "nightly", "pipeline": pipeline, "every": "6h", "parameters": knobs}
+    with pytest.raises(InvalidValueError, match=says):
+        client.create_schedule(**usual | option)
+    assert (server.books.recurring_runs, server.books.pipelines) == ({}, {})
+
+
+def test_parameters_that_are_no_mapping_change_nothing(client, server, pipeline, knobs):
+    made = client.create_schedule("nightly", pipeline, every="6h", parameters=knobs)
+    for change in (client.update_schedule, client.run_now):
+        with pytest.raises(InvalidValueError, match="parameters must be a mapping"):
+            change("nightly", parameters=["max_epochs"])
+    assert client.schedule("nightly").recurring_run_id == made.recurring_run_id
+
+
+@pytest.mark.parametrize("run_id", [3, None, "", "a/b"])
+def test_what_is_no_runs_id_is_not_asked_for(client, run_id):
+    with pytest.raises(InvalidValueError, match="is no run's id"):
+        client.wait(run_id)

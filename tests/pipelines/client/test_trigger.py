@@ -43,6 +43,8 @@ def test_what_is_no_interval_is_refused(every):
         ({"every": "6h", "start": "2027-01-01"}, "no time zone"),
         ({"every": "6h", "start": "soon"}, "'soon' is no time"),
         ({"every": "6h", "start": 5}, "5 is no time"),
+        ({"every": "6h", "start": "9999-12-31T00:00:00Z"}, "must lie in the years 1970 to 2999"),
+        ({"cron": "0 0 3 * * *", "end": "0001-01-01T00:00:00Z"}, "must lie in the years 1970 to 2999"),
         ({"every": "6h", "start": "2027-01-02T00:00:00Z", "end": "2027-01-01T00:00:00Z"}, "not after the start"),
     ],
 )

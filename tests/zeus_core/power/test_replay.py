@@ -31,7 +31,7 @@ def limit_of_the_last_step(gpu, folder, objective, eta_knob):
     for _ in trial.epochs():
         for _ in trial.train(range(500)):
             gpu.work(0.01)
-        last_w = gpu.set(gpu._standing.power_limit_w)
+        last_w = gpu.standing_w()
         trial.report_metric(0.0)
     trial.close()
     return last_w
@@ -55,7 +55,7 @@ def test_a_trial_on_a_recorded_gpu_ends_at_the_best_recorded_limit(tmp_path, rec
     sweep, count = read_sweep(recorded_sweep)
     gpu = RecordedGpu(sweep, count=count)
     assert limit_of_the_last_step(gpu, tmp_path, objective, 0.3) == best[objective]
-    assert gpu._standing.power_limit_w == 250.0
+    assert gpu.standing_w() == 250.0
     told = Summary.read(tmp_path / "summary.json")
     assert (told.energy_source, len(told.profiles)) == ("replay", 7)
 

@@ -109,6 +109,18 @@ def test_limits_found_that_differ_are_not_one(ranks, fake_gpus):
     assert in_both(ranks, lambda rank: SharedLimiter(rank.own, rank).found_w) == [None, None]
 
 
+def test_what_stands_in_both_is_told_and_nothing_is_put_back_where_it_differs(ranks, fake_gpus):
+    def standing_w(rank):
+        return SharedLimiter(rank.own, rank).standing_w()
+
+    ranks[0].own.set(150)
+    assert in_both(ranks, standing_w) == [None, None]
+    assert fake_gpus.limits_w() == [150, 250]
+    ranks[1].own.set(150)
+    assert in_both(ranks, standing_w) == [150, 150]
+    assert [rank.own.is_over for rank in ranks] == [False, False]
+
+
 def profile(rank, at_step, part_s=1.0, profile_steps=2):
     """Profile; return the profiler and its log. ``at_step`` is called before every step."""
     log = Log(part_s)
