@@ -142,11 +142,16 @@ def test_one_lucky_recurrence_does_not_end_all_that_come_after() -> None:
 
 
 @pytest.mark.parametrize("beta", [1.5, 3.0])
-def test_the_threshold_is_beta_times_the_cheapest_recurrence_where_nothing_is_unusual(beta: float) -> None:
+def test_the_threshold_is_beta_times_the_cheapest_recurrence_where_runs_are_alike(beta: float) -> None:
     job = replace(JOB, beta_knob=beta)
-    learnt = rebuild(job, [seen(32, REACHED, 20)] * 20)
+    learnt = rebuild(job, [seen(32, REACHED, 20)] * 200)
     assert suggested(learnt, job).cost_threshold == pytest.approx(beta * 200, rel=0.02)
     assert suggested(learnt, replace(job, beta_knob=math.inf)).cost_threshold is None
+
+
+def test_the_threshold_leaves_room_for_a_run_that_is_as_unlucky_as_runs_usually_are() -> None:
+    learnt = rebuild(JOB, [seen(32, REACHED, epochs) for epochs in (16, 25)] * 100)
+    assert suggested(learnt).cost_threshold == pytest.approx(JOB.beta_knob * 250, rel=0.05)
 
 
 def test_sizes_out_of_memory_are_left_out_from_the_first_trial_on() -> None:
