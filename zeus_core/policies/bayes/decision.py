@@ -33,6 +33,7 @@ References:
         on Computing 21(4), 2009.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -75,11 +76,13 @@ class Outlook:
     Attributes:
         now: Expected cost in J of a recurrence that tries it next.
         gain: Expected saving in J over the recurrences to come of what that would teach.
+        alone: Expected cost in J of using it over and over until it reaches.
         horizon: How many recurrences to come are counted.
     """
 
     now: Array
     gain: Array
+    alone: Array
     horizon: float
 
     @property
@@ -104,34 +107,34 @@ class Outlook:
         return int(worth[np.argmin((excess[worth] + delay) / self.gain[worth])])
 
 
-def cost_until_reached(believed: CostBelief, log_threshold: float) -> Array:
-    """Return the expected cost in J of using each batch size over and over until it reaches, shape (n,).
+def cost_until_reached(believed: CostBelief) -> Array:
+    """Return the expected cost in J of using each batch size over and over until it reaches, if none stops early.
 
-    Args:
-        believed: The belief about every size.
-        log_threshold: ln of the cost in J at which trials stop early; infinity for never.
+    Its shape is (n,).
     """
-    log_cap = _log_cap(believed, log_threshold)
+    log_cap = _log_cap(believed, math.inf)
     return _attempt(believed, believed.log_cost.mean, believed.trial_variance, log_cap).alone()
 
 
-def outlook(believed: CostBelief, log_threshold: float, retry: float, horizon: float) -> Outlook:
+def outlook(believed: CostBelief, log_threshold: float, candidates: Sequence[int], horizon: float) -> Outlook:
     """Return what each batch size promises.
 
     Args:
         believed: The belief about every size.
         log_threshold: ln of the cost in J at which trials stop early; infinity for never.
-        retry: Cost in J that follows a trial that is given up.
+        candidates: Positions of the sizes of which one is used after a trial that is given up.
         horizon: Recurrences to come after this one.
     """
     log_cap = _log_cap(believed, log_threshold)
     attempt = _attempt(believed, believed.log_cost.mean, believed.trial_variance, log_cap)
+    alone = attempt.alone()
+    retry = float(alone[candidates].min())
     now = attempt.with_retry(retry)
     repeats = np.array([one for one in _REPEATS if one <= max(horizon, 1.0)])[:, None]
     saving = (1 - attempt.failing) * np.maximum(now.min() - _later(believed, log_cap, retry, repeats), 0.0)
     # Repeats are paid for and end before the rest of the horizon begins to gain.
     gains = (horizon + 1 - repeats) * saving - (repeats - 1) * (now - now.min())
-    return Outlook(now, np.maximum(gains.max(axis=0), 0.0), horizon)
+    return Outlook(now, np.maximum(gains.max(axis=0), 0.0), alone, horizon)
 
 
 def _log_cap(believed: CostBelief, log_threshold: float) -> Array:

@@ -106,15 +106,13 @@ class _Situation:
         candidates = reached or list(range(len(sizes)))
         tried = [_is_tried(learnt, size) for size in sizes]
         # How trials are stopped depends on what a retry costs, and that on how they are stopped.
-        expected = float(cost_until_reached(believed, math.inf)[candidates].min())
+        expected = float(cost_until_reached(believed)[candidates].min())
         threshold = _threshold(job, learnt, expected * math.exp(math.sqrt(believed.noise_variance)))
         log_threshold = math.inf if threshold is None else math.log(threshold)
-        alone = cost_until_reached(believed, log_threshold)
-        retry = float(alone[candidates].min())
-        seen = outlook(believed, log_threshold, retry, _horizon(job, learnt))
+        seen = outlook(believed, log_threshold, candidates, _horizon(job, learnt))
         waiting = _waiting(job, sizes, reached, [trial.batch_size for trial in in_flight])
         if threshold is not None and job.default_batch_size in sizes:
-            usual = float(alone[sizes.index(job.default_batch_size)])
+            usual = float(seen.alone[sizes.index(job.default_batch_size)])
             waiting += beyond_purse(job, learnt, sizes, flying, seen.now, usual, threshold)
         return cls(sizes, tried, waiting, any(tried) and not reached, threshold, seen)
 
