@@ -17,7 +17,7 @@ def generator_at(state: dict[str, Any]) -> "np.random.Generator":
     """Return the generator that goes on from a state."""
     import numpy as np
 
-    bits = np.random.PCG64()
+    bits = np.random.PCG64(0)
     bits.state = cast(Any, state)  # the very dict that numpy gave us, back from the database
     return np.random.Generator(bits)
 

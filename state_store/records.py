@@ -71,7 +71,7 @@ class JobRecord:
         trial_count: Trials handed out so far.
         created_at: When it was registered (UTC).
         next_due_at: When its period has passed (UTC); None without a period, or before its first recurrence.
-        accelerators: Models of the accelerators that its costs were learnt on, in the order in which it moved to them.
+        accelerators: Models of the accelerators that it learnt on, in the order in which it moved to them.
     """
 
     spec: JobSpec

@@ -125,7 +125,7 @@ def postgresql_with_password(postgresql_uri):
     password = "c@nary%7x:/p"
     connection = psycopg2.connect(postgresql_uri)
     connection.autocommit = True
-    connection.cursor().execute("DROP DATABASE IF EXISTS own")
+    connection.cursor().execute("DROP DATABASE IF EXISTS own WITH (FORCE)")
     connection.cursor().execute("DROP ROLE IF EXISTS canary")
     connection.cursor().execute("CREATE ROLE canary LOGIN PASSWORD %s", (password,))
     connection.cursor().execute("CREATE DATABASE own OWNER canary")

@@ -97,8 +97,8 @@ class Learnt:
         min_recurrence_cost: Lowest cost in J of a recurrence that reached the target, over all its trials;
             None without any. The early-stop threshold is a multiple of it.
         best_batch_size: The batch size that ended that recurrence; None without any.
-        accelerators: Models of the accelerators that costs were learnt on, in the order in which the job moved there.
-        newcomer: A model that none of them is, which the latest trial with a cost ran on; else "".
+        accelerators: Models of the accelerators that were learnt on, in the order in which the job moved there.
+        newcomer: A model that none of them is, which the latest trial that tells of its model ran on; else "".
     """
 
     arms: Mapping[int, ArmSummary] = field(default_factory=dict)
@@ -135,12 +135,14 @@ def observe(job: JobSpec, learnt: Learnt, observation: Observation) -> Learnt:
         raise InvalidValueError(
             f"a trial in state {observation.state.value!r} teaches nothing yet: report it once it has finished"
         )
+    if observation.state is not TrialState.FAILED:
+        learnt = _on_accelerator(learnt, observation.accelerator)
     arm = learnt.arm(observation.batch_size)
     if observation.state is TrialState.OOM and not _has_fitted(learnt, observation.batch_size):
         return _settled(job, _with_arm(learnt, replace(arm, out_of_memory=True, consecutive_failures=0)))
     if observation.state in (TrialState.FAILED, TrialState.OOM):
         return _settled(job, _with_arm(learnt, replace(arm, consecutive_failures=arm.consecutive_failures + 1)))
-    return _with_cost(job, _on_accelerator(learnt, observation.accelerator), observation)
+    return _with_cost(job, learnt, observation)
 
 
 def rebuild(job: JobSpec, observations: Iterable[Observation]) -> Learnt:
@@ -156,7 +158,7 @@ def rebuild(job: JobSpec, observations: Iterable[Observation]) -> Learnt:
 
 
 def forget_costs(learnt: Learnt) -> Learnt:
-    """Return what stays true on another accelerator: the epochs that each batch size takes, and no cost."""
+    """Return what stays true on another accelerator: the epochs that each batch size takes; no cost, nor what fits."""
     arms = (
         ArmSummary(
             arm.batch_size,
@@ -202,8 +204,8 @@ def walk_of(job: JobSpec, learnt: Learnt) -> Walk:
 def _on_accelerator(learnt: Learnt, model: str) -> Learnt:
     """Return what is known before a trial is counted in that ran on an accelerator of some model.
 
-    Costs are forgotten once two trials in a row ran on the same new model. In a pool of several models that happens
-    once a model, and never on the way back.
+    Costs, and which sizes ran out of memory, are forgotten once two trials in a row ran on the same new model. In a
+    pool of several models that happens once a model, and never on the way back.
     """
     if not model or model in learnt.accelerators:
         return replace(learnt, newcomer="") if learnt.newcomer else learnt

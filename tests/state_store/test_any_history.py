@@ -60,7 +60,11 @@ OUTCOMES = st.one_of(
         st.integers(1, 10**6),
         st.floats(1.1, 100.0),
     ),
-    st.builds(TrialOutcome, st.sampled_from([TrialState.OOM, TrialState.FAILED])),
+    st.builds(
+        lambda state, accelerator: TrialOutcome(state, accelerator=accelerator),
+        st.sampled_from([TrialState.OOM, TrialState.FAILED]),
+        st.sampled_from(["V100", "A40", ""]),
+    ),
     st.just(TrialOutcome(TrialState.FAILED, data_missing=True)),
 )
 CHANGES = st.sampled_from(

@@ -52,7 +52,7 @@ def test_trials_at_the_same_time_look_in_different_places() -> None:
 def test_what_lies_beyond_a_trial_in_flight_waits_for_its_result(flying: int, waits: set[int]) -> None:
     learnt = rebuild(JOB, [seen(32, REACHED, 20)])
     believed = cost_belief(JOB, learnt, SIZES)
-    promise = outlook(believed, math.inf, 200.0, 50.0)
+    promise = outlook(believed, math.inf, [2], 50.0)
     beyond = [SIZES.index(size) for size in waits]
     others = [index for index in range(5) if index not in (2, *beyond)]
     assert promise.choice(others) in beyond
@@ -121,7 +121,7 @@ def test_a_size_that_never_reaches_is_not_tried_for_ever() -> None:
 def test_a_trial_that_will_be_given_up_teaches_nothing() -> None:
     believed = cost_belief(JOB, rebuild(JOB, [seen(32, REACHED, 20), seen(64, REACHED, 20)]), SIZES)
     hopeless = replace(believed, trials=believed.trials + 1e12, failures=np.array([0, 0, 0, 0, 1e12]))
-    usual, less = (outlook(one, math.inf, 200.0, 50.0).gain for one in (believed, hopeless))
+    usual, less = (outlook(one, math.inf, [2, 3], 50.0).gain for one in (believed, hopeless))
     assert usual[4] > 0 and less[4] < 1e-6 * usual[4]
 
 
@@ -142,11 +142,16 @@ def test_one_lucky_recurrence_does_not_end_all_that_come_after() -> None:
 
 
 @pytest.mark.parametrize("beta", [1.5, 3.0])
-def test_the_threshold_is_beta_times_the_cheapest_recurrence_where_nothing_is_unusual(beta: float) -> None:
+def test_the_threshold_is_beta_times_the_cheapest_recurrence_where_runs_are_alike(beta: float) -> None:
     job = replace(JOB, beta_knob=beta)
-    learnt = rebuild(job, [seen(32, REACHED, 20)] * 20)
+    learnt = rebuild(job, [seen(32, REACHED, 20)] * 200)
     assert suggested(learnt, job).cost_threshold == pytest.approx(beta * 200, rel=0.02)
     assert suggested(learnt, replace(job, beta_knob=math.inf)).cost_threshold is None
+
+
+def test_the_threshold_leaves_room_for_a_run_that_is_as_unlucky_as_runs_usually_are() -> None:
+    learnt = rebuild(JOB, [seen(32, REACHED, epochs) for epochs in (16, 25)] * 100)
+    assert suggested(learnt).cost_threshold == pytest.approx(JOB.beta_knob * 250, rel=0.05)
 
 
 def test_sizes_out_of_memory_are_left_out_from_the_first_trial_on() -> None:

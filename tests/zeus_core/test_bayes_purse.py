@@ -29,7 +29,7 @@ def beyond(*told: Observation, flying: tuple[int, ...] = ()) -> list[int]:
         ([(32, 130.0)], [0]),
         ([(32, 150.0)], [0, 2]),
         ([(32, 130.0), (16, 900.0)], [0]),
-        ([(32, 130.0), (64, 60.0)], []),
+        ([(16, 100.0), (32, 130.0), (64, 60.0)], []),
         ([(32, 150.0)] * 9, [0, 2]),
     ],
     ids=["at first", "once dearer", "dearer still", "its own trials are free", "savings count", "never the cheaper"],
@@ -45,8 +45,33 @@ def test_the_purse_grows_with_the_trials_so_that_no_size_is_out_of_reach_for_eve
 
 def test_a_trial_that_was_given_up_is_spent_whole_but_not_its_penalty() -> None:
     assert beyond(seen(32, 30.0, TrialState.NOT_REACHED)) == [0]
-    saved = [seen(64, 60.0)] * 6
+    saved = [seen(16, 100.0), *[seen(64, 60.0)] * 6]
     assert beyond(*saved, seen(32, 1e9, TrialState.NOT_REACHED)) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tried", "leaps"),
+    [
+        ((8, 16, 32, 64), [64], [8, 16]),
+        ((8, 16, 32, 64), [32], [8]),
+        ((8, 16, 32, 64), [8], [32, 64]),
+        ((8, 16, 32, 64), [8, 64], []),
+        ((8, 64, 512), [64], []),
+        ((30, 40, 50, 60, 130), [60], []),
+        ((29, 40, 50, 60), [60], [29]),
+        ((8, 16, 32, 64), [], [64]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("how", [TrialState.REACHED, TrialState.NOT_REACHED, "in flight"])
+def test_what_costs_more_than_the_default_is_no_leap_beyond_what_was_tried(sizes, tried, leaps, how) -> None:
+    job = JobSpec("job", sizes, 16 if 16 in sizes else sizes[1], target_metric=0.5)
+    now = np.full(len(sizes), 100.1)
+    flying = [sizes.index(size) for size in tried] if how == "in flight" else []
+    told = [] if flying else [seen(size, 1.0, how) for size in tried]
+    refused = beyond_purse(job, rebuild(job, told), sizes, flying, now, 100.0, 200.0)
+    assert [sizes[index] for index in refused] == leaps
+    assert beyond_purse(job, rebuild(job, told), sizes, flying, now - 0.2, 100.0, 200.0) == [], "promises savings"
 
 
 def test_trials_in_flight_are_spent_as_they_are_expected_to_end() -> None:

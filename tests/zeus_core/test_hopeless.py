@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 
 import pytest
@@ -70,40 +69,3 @@ def test_curves_are_forgotten_with_the_epochs_once_the_data_has_changed(last) ->
     learnt = observe(JOB, learnt, reached(num_epochs=40, curve=last))
     assert learnt.arm(8).curves == () and learnt.arm(16).curves == ((last,) if last else ())
     assert learnt.arm(16).evidence.log_epochs.count == 3
-
-
-@pytest.mark.parametrize(
-    ("models", "moved_to", "counted"),
-    [
-        ("AAAA", "A", 4),
-        ("AAB", "A", 3),
-        ("AABB", "AB", 1),
-        ("AABBB", "AB", 2),
-        ("ABABAB", "A", 6),
-        ("ABCABC", "A", 6),
-        ("AABBAA", "AB", 3),
-        ("ABBCCAA", "ABC", 3),
-        ("A B", "A", 3),
-        ("  AA", "A", 4),
-    ],
-)
-def test_costs_are_forgotten_once_two_trials_in_a_row_ran_on_a_new_accelerator(models, moved_to, counted) -> None:
-    learnt = rebuild(JOB, [reached(accelerator=model.strip()) for model in models])
-    assert "".join(learnt.accelerators) == moved_to
-    assert learnt.arm(16).count == counted
-    assert learnt.arm(16).evidence.log_epochs.count == len(models), "epochs are the same on any accelerator"
-
-
-def test_trials_without_a_cost_move_nothing() -> None:
-    failed = Observation(16, Purpose.SAMPLING, TrialState.FAILED, accelerator="B")
-    learnt = rebuild(JOB, [reached(accelerator="A"), failed, failed, failed])
-    assert (learnt.accelerators, learnt.newcomer, learnt.arm(16).count) == (("A",), "", 1)
-
-
-def test_the_cheapest_recurrence_and_the_walk_start_anew_where_costs_do() -> None:
-    walked = replace(reached(cost=50.0, accelerator="A"), purpose=Purpose.EXPLORATION)
-    learnt = rebuild(JOB, [walked, reached(cost=900.0, accelerator="B"), reached(cost=800.0, accelerator="B")])
-    assert (learnt.min_recurrence_cost, learnt.best_batch_size) == (800.0, 16)
-    assert learnt.arm(16).explorations == () and learnt.arm(16).mean_cost == 800.0
-    assert learnt.arm(16).evidence.earlier_epoch_cost == pytest.approx(90.0)
-    assert math.isclose(learnt.arm(16).evidence.epoch_cost or 0.0, 80.0)

@@ -33,11 +33,13 @@ References:
         on Computing 21(4), 2009.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zeus_kfp.zeus_core.policies.bayes.gaussian import Array, normal_cdf
 from zeus_kfp.zeus_core.policies.bayes.model import CostBelief
@@ -74,11 +76,13 @@ class Outlook:
     Attributes:
         now: Expected cost in J of a recurrence that tries it next.
         gain: Expected saving in J over the recurrences to come of what that would teach.
+        alone: Expected cost in J of using it over and over until it reaches.
         horizon: How many recurrences to come are counted.
     """
 
     now: Array
     gain: Array
+    alone: Array
     horizon: float
 
     @property
@@ -94,45 +98,43 @@ class Outlook:
     def choice(self, waiting: Sequence[int] = ()) -> int:
         """Return the position of the size to try next; those that wait are not explored for the time being."""
         excess = self.excess
-        worth = np.flatnonzero(self.gain > excess)
-        worth = worth[~np.isin(worth, [self.cheapest, *waiting])]
+        is_worth = self.gain > excess
+        is_worth[[self.cheapest, *waiting]] = False
+        worth = np.flatnonzero(is_worth)
         if not len(worth):
             return self.cheapest
         delay = self.gain[worth].max() / max(self.horizon, 1.0)
         return int(worth[np.argmin((excess[worth] + delay) / self.gain[worth])])
 
 
-def cost_until_reached(believed: CostBelief, log_threshold: float) -> Array:
-    """Return the expected cost in J of using each batch size over and over until it reaches, shape (n,).
+def cost_until_reached(believed: CostBelief) -> Array:
+    """Return the expected cost in J of using each batch size over and over until it reaches, if none stops early.
 
-    Args:
-        believed: The belief about every size.
-        log_threshold: ln of the cost in J at which trials stop early; infinity for never.
+    Its shape is (n,).
     """
-    log_cap = _log_cap(believed, log_threshold)
+    log_cap = _log_cap(believed, math.inf)
     return _attempt(believed, believed.log_cost.mean, believed.trial_variance, log_cap).alone()
 
 
-def outlook(believed: CostBelief, log_threshold: float, retry: float, horizon: float) -> Outlook:
+def outlook(believed: CostBelief, log_threshold: float, candidates: Sequence[int], horizon: float) -> Outlook:
     """Return what each batch size promises.
 
     Args:
         believed: The belief about every size.
         log_threshold: ln of the cost in J at which trials stop early; infinity for never.
-        retry: Cost in J that follows a trial that is given up.
+        candidates: Positions of the sizes of which one is used after a trial that is given up.
         horizon: Recurrences to come after this one.
     """
     log_cap = _log_cap(believed, log_threshold)
     attempt = _attempt(believed, believed.log_cost.mean, believed.trial_variance, log_cap)
+    alone = attempt.alone()
+    retry = float(alone[candidates].min())
     now = attempt.with_retry(retry)
-    excess, gain = now - now.min(), np.zeros(len(now))
-    for repeats in _REPEATS:
-        if repeats > max(horizon, 1.0):
-            break
-        saving = (1 - attempt.failing) * np.maximum(now.min() - _later(believed, log_cap, retry, repeats), 0.0)
-        # Repeats are paid for and end before the rest of the horizon begins to gain.
-        gain = np.maximum(gain, (horizon + 1 - repeats) * saving - (repeats - 1) * excess)
-    return Outlook(now, gain, horizon)
+    repeats = np.array([one for one in _REPEATS if one <= max(horizon, 1.0)])[:, None]
+    saving = (1 - attempt.failing) * np.maximum(now.min() - _later(believed, log_cap, retry, repeats), 0.0)
+    # Repeats are paid for and end before the rest of the horizon begins to gain.
+    gains = (horizon + 1 - repeats) * saving - (repeats - 1) * (now - now.min())
+    return Outlook(now, np.maximum(gains.max(axis=0), 0.0), alone, horizon)
 
 
 def _log_cap(believed: CostBelief, log_threshold: float) -> Array:
@@ -144,9 +146,9 @@ def _log_cap(believed: CostBelief, log_threshold: float) -> Array:
 def _attempt(believed: CostBelief, mean: Array, variance: Array, log_cap: Array) -> _Attempt:
     """Return what trials do whose ln(cost) is normal; ``mean`` may have more axes before the last."""
     deviation = np.sqrt(variance)
-    reach = normal_cdf((log_cap - mean) / deviation)
-    within = np.exp(np.minimum(mean + variance / 2, _LARGEST_LOG))
-    within = within * normal_cdf((log_cap - mean - variance) / deviation)
+    z = (log_cap - mean) / deviation
+    reach, share = normal_cdf(np.stack((z, z - deviation)))
+    within = np.exp(np.minimum(mean + variance / 2, _LARGEST_LOG)) * share
     cap = np.exp(log_cap)
     # What hardly ever reaches does so just below the cap; the ratio would be one of rounding errors.
     cost = np.where(reach > _LEAST_REACH, np.minimum(within / np.maximum(reach, _LEAST_REACH), cap), cap)
@@ -154,12 +156,16 @@ def _attempt(believed: CostBelief, mean: Array, variance: Array, log_cap: Array)
     return _Attempt(cost, np.where(failing > 1e-9, failing, 0.0), cap)
 
 
-def _later(believed: CostBelief, log_cap: Array, retry: float, repeats: int) -> Array:
-    """Return the expected least cost in J of a recurrence after trials at each size, shape (n,)."""
+def _later(believed: CostBelief, log_cap: Array, retry: float, repeats: NDArray[np.int_]) -> Array:
+    """Return the expected least cost in J of a recurrence after so many trials at each size.
+
+    ``repeats`` has shape (r, 1), the costs (r, n); on the way the axes are repeats, nodes, the size tried, and the size
+    that is used then.
+    """
     variance = believed.log_cost.variance
     spread = np.sqrt(variance + believed.noise_variance / repeats)
-    steps = believed.log_cost.covariance / spread[:, None]
+    steps = (believed.log_cost.covariance / spread[:, :, None])[:, None]
     left = np.maximum(variance - steps**2, 0.0) + believed.noise_variance
     means = believed.log_cost.mean + _NODES[:, None, None] * steps
     costs = _attempt(believed, means, left, log_cap).with_retry(retry)
-    return np.asarray(_WEIGHTS @ costs.min(axis=2))
+    return np.asarray(np.einsum("m,rmi->ri", _WEIGHTS, costs.min(axis=3)))

@@ -27,6 +27,7 @@ References:
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -54,15 +55,22 @@ class Prior:
 
     def normal(self, octaves: Array, level: float) -> Normal:
         """Return the belief at ``octaves`` (shape (n,)) before any evidence, ``level`` being the mean at 0."""
-        bend = octaves**2 / 2
-        distance = np.abs(octaves[:, None] - octaves[None, :]) / self.remainder_length
+        shape = self._shape(tuple(octaves.tolist()))
+        return Normal(level + shape.mean, shape.covariance)
+
+    @lru_cache(maxsize=64)  # noqa: B019  # there are two priors
+    def _shape(self, octaves: tuple[float, ...]) -> Normal:
+        """Return the belief with level 0: a job asks for it again and again."""
+        at = np.array(octaves)
+        bend = at**2 / 2
+        distance = np.abs(at[:, None] - at[None, :]) / self.remainder_length
         covariance = (
             LEVEL_DEVIATION**2
-            + self.slope[1] ** 2 * np.outer(octaves, octaves)
+            + self.slope[1] ** 2 * np.outer(at, at)
             + self.curvature[1] ** 2 * np.outer(bend, bend)
             + self.remainder_deviation**2 * np.exp(-distance)
         )
-        return Normal(level + self.slope[0] * octaves + self.curvature[0] * bend, covariance)
+        return Normal(self.slope[0] * at + self.curvature[0] * bend, covariance)
 
 
 LEVEL_DEVIATION = 3.0

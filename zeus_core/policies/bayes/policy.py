@@ -12,8 +12,9 @@ pure function of what was learnt; nothing is drawn at random. In particular:
 - Exploring never costs much more than the default batch size would have (see `purse`).
 - A trial in flight counts as if it had ended as expected: it lowers the doubt, so that trials that run at the same
   time look in different places.
-- The early-stop threshold is ``beta_knob`` times the cheapest recurrence, or times what the best size is expected to
-  cost where that is more, so that one lucky recurrence does not end all that come after it.
+- The early-stop threshold is ``beta_knob`` times the cheapest recurrence, or times what the best size costs in a run
+  that is one standard deviation unlucky where that is more: a lucky recurrence does not end all that come after it,
+  and a trial that is given up just before its end has to be paid for twice.
 """
 
 import math
@@ -105,14 +106,13 @@ class _Situation:
         candidates = reached or list(range(len(sizes)))
         tried = [_is_tried(learnt, size) for size in sizes]
         # How trials are stopped depends on what a retry costs, and that on how they are stopped.
-        threshold = _threshold(job, learnt, float(cost_until_reached(believed, math.inf)[candidates].min()))
+        expected = float(cost_until_reached(believed)[candidates].min())
+        threshold = _threshold(job, learnt, expected * math.exp(math.sqrt(believed.noise_variance)))
         log_threshold = math.inf if threshold is None else math.log(threshold)
-        alone = cost_until_reached(believed, log_threshold)
-        retry = float(alone[candidates].min())
-        seen = outlook(believed, log_threshold, retry, _horizon(job, learnt))
+        seen = outlook(believed, log_threshold, candidates, _horizon(job, learnt))
         waiting = _waiting(job, sizes, reached, [trial.batch_size for trial in in_flight])
         if threshold is not None and job.default_batch_size in sizes:
-            usual = float(alone[sizes.index(job.default_batch_size)])
+            usual = float(seen.alone[sizes.index(job.default_batch_size)])
             waiting += beyond_purse(job, learnt, sizes, flying, seen.now, usual, threshold)
         return cls(sizes, tried, waiting, any(tried) and not reached, threshold, seen)
 
@@ -172,9 +172,9 @@ def _with_flying(believed: CostBelief, flying: Sequence[int]) -> CostBelief:
     return replace(believed, log_cost=log_cost)
 
 
-def _threshold(job: JobSpec, learnt: Learnt, expected_cost: float) -> float | None:
+def _threshold(job: JobSpec, learnt: Learnt, unlucky_cost: float) -> float | None:
     cheapest = learnt.min_recurrence_cost
-    return None if cheapest is None else finite_or_none(job.beta_knob * max(cheapest, expected_cost))
+    return None if cheapest is None else finite_or_none(job.beta_knob * max(cheapest, unlucky_cost))
 
 
 def _horizon(job: JobSpec, learnt: Learnt) -> float:

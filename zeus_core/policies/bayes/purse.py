@@ -14,6 +14,9 @@ after n trials that reached the target, as in conservative bandits [1]: savings 
 only where the default is hard to beat; and it grows, so that a size which a few dear trials have put out of reach is
 not so for ever. The trials in flight count as they are expected to end.
 
+Nor is such a size tried while it lies further than an octave, or the next size, beyond all that were tried: the belief
+is trusted that far away where it promises savings, not where it asks for a sacrifice.
+
 References:
     [1] Wu, Shariff, Lattimore, Szepesvari, "Conservative Bandits", ICML 2016.
 """
@@ -22,6 +25,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zeus_kfp.zeus_core.evidence import Evidence
 from zeus_kfp.zeus_core.job import JobSpec
@@ -59,7 +63,20 @@ def beyond_purse(
     spent += sum(max(float(now[index]) - usual, 0.0) for index in flying)
     may_be_spent = max(PURSE, SHARE * sum(one.log_cost.count for one in evidence)) * usual
     above = now - usual
-    return [int(index) for index in np.flatnonzero((above > 0) & (spent + above > may_be_spent))]
+    is_refused = (spent + above > may_be_spent) | _is_leap(job, sizes, evidence, flying)
+    return [int(index) for index in np.flatnonzero((above > 0) & is_refused)]
+
+
+def _is_leap(
+    job: JobSpec, sizes: Sequence[int], evidence: Sequence[Evidence], flying: Sequence[int]
+) -> NDArray[np.bool_]:
+    """Return which sizes, n of them, lie more than an octave and more than one size beyond those tried."""
+    tried = [index for index, one in enumerate(evidence) if one.reached_count or one.unreached_count]
+    known = [*tried, *flying] or [sizes.index(job.default_batch_size)]
+    first, last = min(known), max(known)
+    position, size = np.arange(len(sizes)), np.array(sizes)
+    is_below = (position < first - 1) & (size < sizes[first] / 2)
+    return is_below | ((position > last + 1) & (size > sizes[last] * 2))
 
 
 def _spent(evidence: Evidence, usual: float, most: float, is_default: bool) -> float:
