@@ -2,20 +2,15 @@
 
 from sqlalchemy import bindparam, select
 
+from zeus_kfp.state_store.reading import RECURRENCES_OF_JOB, TRIALS_OF_JOB
 from zeus_kfp.state_store.records import Prunable, PrunableKind, RecurrenceState
-from zeus_kfp.state_store.statements import Row, find_job, joined, labelled, rows
+from zeus_kfp.state_store.statements import Row, find_job, joined, rows
 from zeus_kfp.state_store.tables import RECURRENCE, TRIAL
 from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.trial import TrialState
 
-_RECURRENCES = select(RECURRENCE).where(RECURRENCE.c.job_id == bindparam("job_id")).order_by(RECURRENCE.c.number)
 _TRAINED = select(TRIAL.c.recurrence_id).where(TRIAL.c.job_id == bindparam("job_id"))
-_WITH_MODEL = (
-    select(*labelled(TRIAL), *labelled(RECURRENCE))
-    .select_from(TRIAL.join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id))
-    .where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.model_uri != "")
-    .order_by(TRIAL.c.number)
-)
+_WITH_MODEL = TRIALS_OF_JOB.where(TRIAL.c.model_uri != "")
 
 
 def prunable(transaction: Transaction, job_id: str) -> tuple[Prunable, ...]:
@@ -24,7 +19,7 @@ def prunable(transaction: Transaction, job_id: str) -> tuple[Prunable, ...]:
     Kept are the latest winner's model, the data of the latest recurrence, and all that an open recurrence uses.
     """
     find_job(transaction, job_id)
-    recurrences = rows(transaction, _RECURRENCES, {"job_id": job_id})
+    recurrences = rows(transaction, RECURRENCES_OF_JOB, {"job_id": job_id})
     trained = {trial.recurrence_id for trial in rows(transaction, _TRAINED, {"job_id": job_id})}
     return (*_data(recurrences, trained), *_models(transaction, job_id))
 

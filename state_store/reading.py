@@ -51,7 +51,7 @@ _WHICH_JOBS = {
     "user": JOB.c.user == bindparam("user"),
     "since": (RECURRENCE.c.opened_at >= bindparam("since")) | (JOB.c.created_at >= bindparam("since")),
 }
-_RECURRENCES = select(RECURRENCE).where(RECURRENCE.c.job_id == bindparam("job_id")).order_by(RECURRENCE.c.number)
+RECURRENCES_OF_JOB = select(RECURRENCE).where(RECURRENCE.c.job_id == bindparam("job_id")).order_by(RECURRENCE.c.number)
 _WHICH_RECURRENCES = {
     "state": RECURRENCE.c.state == bindparam("state"),
     "since": RECURRENCE.c.opened_at >= bindparam("since"),
@@ -61,7 +61,7 @@ _TRIALS_SINCE = (
     .where(TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.recurrence_id >= bindparam("first"))
     .order_by(TRIAL.c.number)
 )
-_TRIALS = (
+TRIALS_OF_JOB = (
     select(*labelled(TRIAL), *labelled(RECURRENCE))
     .select_from(TRIAL.join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id))
     .where(TRIAL.c.job_id == bindparam("job_id"))
@@ -99,7 +99,7 @@ def recurrences(
 ) -> tuple[RecurrenceRecord, ...]:
     """Return a job's recurrences, oldest first."""
     find_job(transaction, job_id)
-    query, wanted = _narrowed(_RECURRENCES, _WHICH_RECURRENCES, state=state and state.value, since=since)
+    query, wanted = _narrowed(RECURRENCES_OF_JOB, _WHICH_RECURRENCES, state=state and state.value, since=since)
     found = rows(transaction, query, {"job_id": job_id, **wanted})
     trials: dict[int, list[Row]] = {row.id: [] for row in found}
     for trial in rows(transaction, _TRIALS_SINCE, {"job_id": job_id, "first": found[0].id}) if found else ():
@@ -126,7 +126,7 @@ def trials(
     """Return a job's trials, oldest first."""
     find_job(transaction, job_id)
     query, wanted = _narrowed(
-        _TRIALS, _WHICH_TRIALS, run_id=run_id, state=state and state.value, batch_size=batch_size, since=since
+        TRIALS_OF_JOB, _WHICH_TRIALS, run_id=run_id, state=state and state.value, batch_size=batch_size, since=since
     )
     found = joined(transaction, query, TRIAL, RECURRENCE, {"job_id": job_id, **wanted})
     return tuple(trial_record(trial, recurrence) for trial, recurrence in found)
