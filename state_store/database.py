@@ -62,7 +62,8 @@ def url_from_environment(environ: Mapping[str, str] = os.environ) -> str:
     Raises:
         InvalidValueError: If the variable is not set.
     """
-    url = environ.get(STORE_VARIABLE, "")
+    # A secret that was made of a file ends with the file's line end.
+    url = environ.get(STORE_VARIABLE, "").strip()
     if not url:
         raise InvalidValueError(
             f"{STORE_VARIABLE} is not set: set it to the store's URL, such as {_EXAMPLES}; in a pod it comes from a "

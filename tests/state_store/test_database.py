@@ -87,6 +87,11 @@ def test_a_url_with_characters_that_no_server_takes_is_refused_and_not_shown(par
     assert "nary" not in "".join(traceback.format_exception(error.value))
 
 
+def test_the_line_end_of_a_secret_is_no_part_of_the_url(store_url):
+    with StateStore.from_environment({"ZEUS_KFP_STORE_URL": f"{store_url}\n"}) as store:
+        assert store.jobs() == ()
+
+
 def test_any_number_of_transactions_are_open_at_once(store_url):
     with StateStore(store_url) as store, ExitStack() as all_at_once:
         store.upgrade()
