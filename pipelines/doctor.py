@@ -132,15 +132,14 @@ def _meter(environ: Mapping[str, str]) -> Iterator[Finding]:
 def _store(environ: Mapping[str, str]) -> Iterator[Finding]:
     from sqlalchemy import literal, select
 
-    from zeus_kfp.state_store.database import Database
+    from zeus_kfp.state_store.database import STORE_VARIABLE, Database, url_from_environment
 
-    url = environ.get("ZEUS_KFP_STORE_URL", "")
-    if not url:
+    if not environ.get(STORE_VARIABLE):
         advice = "set ZEUS_KFP_STORE_URL, such as postgresql://user:password@host/database; training pods need none"
         yield Finding("store", Verdict.LACKING, "ZEUS_KFP_STORE_URL is not set", advice)
         return
     try:
-        database = Database(url, patience_s=0)
+        database = Database(url_from_environment(environ), patience_s=0)
         if database.is_missing:
             yield _to_be_made(Path(database.place))
             return
