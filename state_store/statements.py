@@ -140,6 +140,8 @@ def held_run(transaction: Transaction, job_id: str, run_id: str) -> HeldRun:
         UnknownRecurrenceError: If the run opened none.
     """
     of_run = {"job_id": job_id, "run_id": run_id}
+    # Those who wait for a row get it in any order, those who wait for a name in turn.
+    transaction.lock_name(f"job {job_id}")
     transaction.lock(_JOB, {"job_id": job_id})
     found = transaction.read_together((_JOB, _RECURRENCE, _TRIALS_OF_RUN, _ISSUED, _ARMS), of_run)
     jobs, recurrences, trials, issued, arms = ([_row(names, values) for values in records] for names, records in found)
