@@ -14,7 +14,7 @@ from sqlalchemy import Select, Table, Update, bindparam, insert, select, update
 
 from zeus_kfp.state_store.tables import ARM, DRIFT, JOB, PROFILE, RECURRENCE, STAGE_TURN, TRIAL
 from zeus_kfp.state_store.transaction import Transaction
-from zeus_kfp.zeus_core.errors import UnknownJobError, UnknownRecurrenceError
+from zeus_kfp.zeus_core.errors import UnknownJobError, UnknownRecurrenceError, UnknownTrialError
 from zeus_kfp.zeus_core.trial import TrialState
 
 
@@ -43,6 +43,19 @@ class HeldRun:
     def trial_at(self, slot: int) -> Row | None:
         """Return the trial that was handed out to a slot, if there is one."""
         return next((trial for trial in self.trials if trial.slot == slot), None)
+
+    def required_trial_at(self, slot: int) -> Row:
+        """Return the trial that was handed out to a slot.
+
+        Raises:
+            UnknownTrialError: If there is none.
+        """
+        trial = self.trial_at(slot)
+        if trial is None:
+            raise UnknownTrialError(
+                f"no trial of job {self.job.job_id!r} was handed out to slot {slot!r} of run {self.recurrence.run_id!r}"
+            )
+        return trial
 
 
 def labelled(table: Table) -> list[Any]:

@@ -30,7 +30,6 @@ from zeus_kfp.zeus_core.errors import (
     ConflictingReportError,
     InvalidValueError,
     NoBatchSizeLeftError,
-    UnknownTrialError,
 )
 from zeus_kfp.zeus_core.hopeless import reference_for
 from zeus_kfp.zeus_core.job import JobSpec
@@ -92,9 +91,7 @@ def report(
     """Finish a trial and learn from it, once."""
     integer("slot", slot, at_least=1)
     run = held_run(transaction, job_id, run_id)
-    job, recurrence, trial = run.job, run.recurrence, run.trial_at(slot)
-    if trial is None:
-        raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
+    job, recurrence, trial = run.job, run.recurrence, run.required_trial_at(slot)
     digest = _digest(outcome, profiles)
     if trial.report_digest is None:
         spec = spec_of(job)
@@ -124,9 +121,7 @@ def note_lost_pod(
     """Complete the row of a trial that has not reported with where its pod was."""
     integer("slot", slot, at_least=1)
     run = held_run(transaction, job_id, run_id)
-    trial = run.trial_at(slot)
-    if trial is None:
-        raise UnknownTrialError(f"no trial of job {job_id!r} was handed out to slot {slot!r} of run {run_id!r}")
+    trial = run.required_trial_at(slot)
     if trial.report_digest is None:
         put(transaction, TRIAL, trial, node=node, power_limits_found_w={**trial.power_limits_found_w, **limits_w})
     return trial_record(trial, run.recurrence)

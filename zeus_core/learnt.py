@@ -33,6 +33,7 @@ __all__ = [
     "memory_limit",
     "observe",
     "rebuild",
+    "required_fitting_sizes",
     "walk_of",
 ]
 
@@ -177,13 +178,8 @@ def fitting_sizes(job: JobSpec, learnt: Learnt) -> tuple[int, ...]:
     return job.batch_sizes if limit is None else tuple(size for size in job.batch_sizes if size < limit)
 
 
-def memory_limit(learnt: Learnt) -> int | None:
-    """Return the smallest batch size that ran out of memory; None if none did."""
-    return min((size for size, arm in learnt.arms.items() if arm.out_of_memory), default=None)
-
-
-def walk_of(job: JobSpec, learnt: Learnt) -> Walk:
-    """Return where the job's pruning walk stands.
+def required_fitting_sizes(job: JobSpec, learnt: Learnt) -> tuple[int, ...]:
+    """Return the job's batch sizes below the smallest that ran out of memory, ascending; at least one.
 
     Raises:
         NoBatchSizeLeftError: If the smallest batch size ran out of memory.
@@ -195,6 +191,21 @@ def walk_of(job: JobSpec, learnt: Learnt) -> Walk:
             f"{list(job.batch_sizes)} are ruled out. Start a new job with smaller batch sizes, or on accelerators "
             "with more memory"
         )
+    return sizes
+
+
+def memory_limit(learnt: Learnt) -> int | None:
+    """Return the smallest batch size that ran out of memory; None if none did."""
+    return min((size for size, arm in learnt.arms.items() if arm.out_of_memory), default=None)
+
+
+def walk_of(job: JobSpec, learnt: Learnt) -> Walk:
+    """Return where the job's pruning walk stands.
+
+    Raises:
+        NoBatchSizeLeftError: If the smallest batch size ran out of memory.
+    """
+    sizes = required_fitting_sizes(job, learnt)
     arms = learnt.arms.values()
     results = {arm.batch_size: arm.explorations for arm in arms if arm.explorations}
     failing = [arm.batch_size for arm in arms if arm.keeps_failing]

@@ -23,9 +23,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from zeus_kfp.zeus_core.errors import NoBatchSizeLeftError
 from zeus_kfp.zeus_core.job import JobSpec
-from zeus_kfp.zeus_core.learnt import Learnt, fitting_sizes, memory_limit
+from zeus_kfp.zeus_core.learnt import Learnt, memory_limit, required_fitting_sizes
 from zeus_kfp.zeus_core.policies.bayes.decision import Outlook, cost_until_reached, outlook
 from zeus_kfp.zeus_core.policies.bayes.model import CostBelief, cost_belief
 from zeus_kfp.zeus_core.policies.bayes.purse import beyond_purse
@@ -141,13 +140,7 @@ def _is_tried(learnt: Learnt, size: int) -> bool:
 
 
 def _usable_sizes(job: JobSpec, learnt: Learnt) -> tuple[int, ...]:
-    fitting = fitting_sizes(job, learnt)
-    if not fitting:
-        raise NoBatchSizeLeftError(
-            f"job {job.job_id!r}: the smallest batch size {job.batch_sizes[0]} ran out of memory, so that all of "
-            f"{list(job.batch_sizes)} are ruled out. Start a new job with smaller batch sizes, or on accelerators "
-            "with more memory"
-        )
+    fitting = required_fitting_sizes(job, learnt)
     return tuple(size for size in fitting if not learnt.arm(size).keeps_failing) or fitting
 
 
