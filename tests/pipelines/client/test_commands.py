@@ -205,7 +205,14 @@ def test_a_run_on_this_machine_that_is_interrupted_tells_how_its_slot_is_freed(t
     words = ["run", "-p", "job_id=a job", "-p", "train_entry_point=slow:train", *KNOBS, "--root", "here"]
     command = [sys.executable, "-c", "from zeus_kfp.pipelines.cli import main; main()", *words]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Whatever runs the tests in the background may have told them to ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     begun = next(line for line in process.stderr if "training begins" in line)
     os.killpg(process.pid, signal.SIGINT)
