@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Executable, Float, Select
+from sqlalchemy import Float, Select
 from sqlalchemy.engine import Dialect
+from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
@@ -21,7 +22,7 @@ class Compiled:
         names: Names of the columns that a query gives.
     """
 
-    def __init__(self, statement: Executable, parameters: Sequence[str], dialect: Dialect) -> None:
+    def __init__(self, statement: ClauseElement, parameters: Sequence[str], dialect: Dialect) -> None:
         """Compile.
 
         Args:
@@ -29,7 +30,7 @@ class Compiled:
             parameters: Names of the values that it will be given; an insert or update sets the columns named so.
             dialect: Of the database.
         """
-        compiled = statement.compile(  # type: ignore[attr-defined]  # every executable but a sequence has it
+        compiled = statement.compile(
             dialect=dialect, column_keys=list(parameters), compile_kwargs={"render_postcompile": True}
         )
         assert isinstance(compiled, SQLCompiler)
@@ -37,7 +38,7 @@ class Compiled:
         self._order = compiled.positiontup
         into = {name: _into(bind.type, dialect) for name, bind in compiled.binds.items()}
         self._into = {name: process for name, process in into.items() if process is not None and name in parameters}
-        defaults = {column.key: column.default.arg for column in compiled.insert_prefetch}  # type: ignore[union-attr]
+        defaults = {column.key: getattr(column.default, "arg", None) for column in compiled.insert_prefetch}
         constants = {name: value for name, value in (compiled.params | defaults).items() if name not in parameters}
         self._constants = {n: v if (process := into.get(n)) is None else process(v) for n, v in constants.items()}
         columns = statement.selected_columns if isinstance(statement, Select) else ()

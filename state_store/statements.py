@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import Select, Table, Update, bindparam, insert, select, update
+from sqlalchemy import Select, Table, Update, bindparam, insert, literal_column, select, update
 
 from zeus_kfp.state_store.tables import ARM, DRIFT, JOB, PROFILE, RECURRENCE, STAGE_TURN, TRIAL
 from zeus_kfp.state_store.transaction import Transaction
@@ -65,6 +65,7 @@ def labelled(table: Table) -> list[Any]:
 
 _JOB = select(JOB).where(JOB.c.job_id == bindparam("job_id"))
 _LOCKED_JOB = _JOB.with_for_update()
+_LOCK_JOB: Select[Any] = _JOB.with_only_columns(literal_column("1")).with_for_update()
 _RECURRENCE = select(RECURRENCE).where(
     RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id")
 )
@@ -82,13 +83,6 @@ _TRIALS_OF_RUN = (
     select(TRIAL)
     .join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id)
     .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id"))
-    .order_by(TRIAL.c.slot)
-)
-_WITH_TRIALS = (
-    select(*labelled(RECURRENCE), *labelled(TRIAL))
-    .select_from(RECURRENCE.outerjoin(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id))
-    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id"))
-    .order_by(TRIAL.c.slot)
 )
 _ARMS = select(ARM).where(ARM.c.job_id == bindparam("job_id"))
 _UPDATES: dict[Table, Update] = {
@@ -155,14 +149,13 @@ def held_run(transaction: Transaction, job_id: str, run_id: str) -> HeldRun:
     of_run = {"job_id": job_id, "run_id": run_id}
     # Those who wait for a row get it in any order, those who wait for a name in turn.
     transaction.lock_name(f"job {job_id}")
-    transaction.lock(_JOB, {"job_id": job_id})
-    found = transaction.read_together((_JOB, _RECURRENCE, _TRIALS_OF_RUN, _ISSUED, _ARMS), of_run)
-    jobs, recurrences, trials, issued, arms = ([_row(names, values) for values in records] for names, records in found)
-    job = _required_job(jobs, job_id)
-    if not recurrences:
-        raise _unknown_recurrence(job_id, run_id)
-    others = sorted((t for t in issued if t.recurrence_id != recurrences[0].id), key=lambda trial: int(trial.number))
-    return HeldRun(job, recurrences[0], trials, others, {arm.batch_size: arm for arm in arms})
+    # Before the rest is read: each statement sees what was committed before it.
+    transaction.write(_LOCK_JOB, {"job_id": job_id})
+    queries = (_JOB, _RECURRENCE, _TRIALS_OF_RUN, _ISSUED, _ARMS)
+    jobs, recurrences, trials, issued, arms = _together(transaction, queries, of_run)
+    job, recurrence = _required_job(jobs, job_id), _required_recurrence(recurrences, of_run)
+    others = [trial for trial in _by_number(issued) if trial.recurrence_id != recurrence.id]
+    return HeldRun(job, recurrence, _by_slot(trials), others, {arm.batch_size: arm for arm in arms})
 
 
 def find_recurrence(transaction: Transaction, job_id: str, run_id: str) -> Row | None:
@@ -177,10 +170,8 @@ def required_recurrence(transaction: Transaction, job_id: str, run_id: str) -> R
     Raises:
         UnknownRecurrenceError: If the run opened none.
     """
-    recurrence = find_recurrence(transaction, job_id, run_id)
-    if recurrence is None:
-        raise _unknown_recurrence(job_id, run_id)
-    return recurrence
+    of_run = {"job_id": job_id, "run_id": run_id}
+    return _required_recurrence(rows(transaction, _RECURRENCE, of_run), of_run)
 
 
 def recurrence_with_trials(transaction: Transaction, job_id: str, run_id: str) -> tuple[Row, list[Row]]:
@@ -189,10 +180,9 @@ def recurrence_with_trials(transaction: Transaction, job_id: str, run_id: str) -
     Raises:
         UnknownRecurrenceError: If the run opened none.
     """
-    found = joined(transaction, _WITH_TRIALS, RECURRENCE, TRIAL, {"job_id": job_id, "run_id": run_id})
-    if not found:
-        raise _unknown_recurrence(job_id, run_id)
-    return found[0][0], [trial for _, trial in found if trial.id is not None]
+    of_run = {"job_id": job_id, "run_id": run_id}
+    recurrences, trials = _together(transaction, (_RECURRENCE, _TRIALS_OF_RUN), of_run)
+    return _required_recurrence(recurrences, of_run), _by_slot(trials)
 
 
 def trials_of(transaction: Transaction, recurrence: Row) -> list[Row]:
@@ -202,7 +192,7 @@ def trials_of(transaction: Transaction, recurrence: Row) -> list[Row]:
 
 def issued_trials(transaction: Transaction, job: Row) -> list[Row]:
     """Return a job's trials that have not ended, in the order in which they were handed out."""
-    return sorted(rows(transaction, _ISSUED, {"job_id": job.job_id}), key=lambda trial: int(trial.number))
+    return _by_number(rows(transaction, _ISSUED, {"job_id": job.job_id}))
 
 
 def arms_of(transaction: Transaction, job: Row) -> dict[int, Row]:
@@ -243,8 +233,27 @@ def _row(names: Sequence[str], values: Iterable[Any]) -> Row:
     return row
 
 
-def _unknown_recurrence(job_id: str, run_id: str) -> UnknownRecurrenceError:
-    return UnknownRecurrenceError(f"run {run_id!r} opened no recurrence of job {job_id!r}: open_recurrence comes first")
+def _together(
+    transaction: Transaction, queries: Sequence[Select[Any]], parameters: Mapping[str, Any]
+) -> list[list[Row]]:
+    found = transaction.read_together(queries, parameters)
+    return [[_row(names, values) for values in records] for names, records in found]
+
+
+def _by_number(trials: Iterable[Row]) -> list[Row]:
+    return sorted(trials, key=lambda trial: int(trial.number))
+
+
+def _by_slot(trials: Iterable[Row]) -> list[Row]:
+    return sorted(trials, key=lambda trial: int(trial.slot))
+
+
+def _required_recurrence(found: Sequence[Row], of_run: Mapping[str, str]) -> Row:
+    if not found:
+        raise UnknownRecurrenceError(
+            f"run {of_run['run_id']!r} opened no recurrence of job {of_run['job_id']!r}: open_recurrence comes first"
+        )
+    return found[0]
 
 
 def _required_job(found: Sequence[Row], job_id: str) -> Row:

@@ -17,13 +17,14 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Executable, Float, Insert, Select, Table, func, literal_column, select, text
+from sqlalchemy import Float, Insert, Select, Table, func, select, text
+from sqlalchemy.sql import ClauseElement
 from sqlalchemy.types import TypeEngine
 
 from zeus_kfp.state_store.compiled import Compiled
 from zeus_kfp.state_store.tables import UtcDateTime
 
-Compiler = Callable[[Executable, tuple[str, ...]], Compiled]
+Compiler = Callable[[ClauseElement, tuple[str, ...]], Compiled]
 Found = tuple[Sequence[str], list[list[Any]]]
 """Names of columns, and the records."""
 
@@ -56,16 +57,12 @@ class Transaction(ABC):
         """Begin: to write, or to read one state of the database."""
 
     @abstractmethod
-    def write(self, statement: Executable, parameters: Mapping[str, Any] = _NONE) -> None:
+    def write(self, statement: ClauseElement, parameters: Mapping[str, Any] = _NONE) -> None:
         """Execute a statement that gives nothing back."""
 
     def write_unless_there(self, table: Table, values: Mapping[str, Any]) -> None:
         """Add a row, unless there is one with its key."""
         self.write(_insert_unless_there(self.dialect, table), values)
-
-    @abstractmethod
-    def lock(self, query: Select[Any], parameters: Mapping[str, Any]) -> None:
-        """Keep the rows of a query from others until the transaction ends."""
 
     @abstractmethod
     def lock_name(self, name: str) -> None:
@@ -105,13 +102,10 @@ class SqliteTransaction(Transaction):
         else:
             self._driver.execute("BEGIN")
 
-    def write(self, statement: Executable, parameters: Mapping[str, Any] = _NONE) -> None:
+    def write(self, statement: ClauseElement, parameters: Mapping[str, Any] = _NONE) -> None:
         """Execute a statement."""
         compiled = self._compiled(statement, tuple(parameters))
         self._driver.execute(compiled.text, compiled.values(parameters))
-
-    def lock(self, query: Select[Any], parameters: Mapping[str, Any]) -> None:
-        """Do nothing: the whole database is held."""
 
     def lock_name(self, name: str) -> None:
         """Do nothing: the whole database is held."""
@@ -156,13 +150,9 @@ class PostgresqlTransaction(Transaction):
         level = b"READ COMMITTED" if write else b"REPEATABLE READ"
         self._waiting.append(b"BEGIN ISOLATION LEVEL " + level + b"; " + self._settings.encode())
 
-    def write(self, statement: Executable, parameters: Mapping[str, Any] = _NONE) -> None:
+    def write(self, statement: ClauseElement, parameters: Mapping[str, Any] = _NONE) -> None:
         """Execute a statement, with the next query or at the end."""
         self._waiting.append(self._bytes(self._compiled(statement, tuple(parameters)), parameters))
-
-    def lock(self, query: Select[Any], parameters: Mapping[str, Any]) -> None:
-        """Hold the rows of a query before the next one looks: each statement sees what was committed before it."""
-        self.write(_locking(query), parameters)
 
     def lock_name(self, name: str) -> None:
         """Hold an advisory lock."""
@@ -236,11 +226,6 @@ def _insert_unless_there(dialect: str, table: Table) -> Insert:
     # The module of the dialect in use is loaded already; the other's would only cost its import.
     insert: Insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table).inline().on_conflict_do_nothing()
     return insert
-
-
-@lru_cache(maxsize=64)
-def _locking(query: Select[Any]) -> Select[Any]:
-    return query.with_only_columns(literal_column("1")).with_for_update()
 
 
 @lru_cache(maxsize=64)

@@ -55,22 +55,23 @@ class Prior:
 
     def normal(self, octaves: Array, level: float) -> Normal:
         """Return the belief at ``octaves`` (shape (n,)) before any evidence, ``level`` being the mean at 0."""
-        shape = self._shape(tuple(octaves.tolist()))
+        shape = _shape(self, tuple(octaves.tolist()))
         return Normal(level + shape.mean, shape.covariance)
 
-    @lru_cache(maxsize=64)  # noqa: B019  # there are two priors
-    def _shape(self, octaves: tuple[float, ...]) -> Normal:
-        """Return the belief with level 0: a job asks for it again and again."""
-        at = np.array(octaves)
-        bend = at**2 / 2
-        distance = np.abs(at[:, None] - at[None, :]) / self.remainder_length
-        covariance = (
-            LEVEL_DEVIATION**2
-            + self.slope[1] ** 2 * np.outer(at, at)
-            + self.curvature[1] ** 2 * np.outer(bend, bend)
-            + self.remainder_deviation**2 * np.exp(-distance)
-        )
-        return Normal(self.slope[0] * at + self.curvature[0] * bend, covariance)
+
+@lru_cache(maxsize=64)
+def _shape(prior: Prior, octaves: tuple[float, ...]) -> Normal:
+    """Return a prior's belief with level 0: a job asks for it again and again."""
+    at = np.array(octaves)
+    bend = at**2 / 2
+    distance = np.abs(at[:, None] - at[None, :]) / prior.remainder_length
+    covariance = (
+        LEVEL_DEVIATION**2
+        + prior.slope[1] ** 2 * np.outer(at, at)
+        + prior.curvature[1] ** 2 * np.outer(bend, bend)
+        + prior.remainder_deviation**2 * np.exp(-distance)
+    )
+    return Normal(prior.slope[0] * at + prior.curvature[0] * bend, covariance)
 
 
 LEVEL_DEVIATION = 3.0
