@@ -1,5 +1,6 @@
 """A statement as a database's driver takes it, compiled once."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
 Processor = Callable[[Any], Any]
+_PLACE = re.compile(r"%\((\w+)\)s|%%")
 
 
 class Compiled:
@@ -52,6 +54,24 @@ class Compiled:
         for name, process in self._into.items():
             values[name] = process(values[name])
         return values if self._order is None else tuple(values[name] for name in self._order)
+
+    def numbered(self, literal: Callable[[Any], str]) -> tuple[str, list[str]]:
+        """Return the text for a server to prepare, and the names of the values that it is given each time.
+
+        Args:
+            literal: Writes a value that is always the same into the text.
+        """
+        order: dict[str, str] = {}
+
+        def in_its_place(found: re.Match[str]) -> str:
+            name = found[1]
+            if name is None:
+                return "%"
+            if name in self._constants:
+                return literal(self._constants[name])
+            return order.setdefault(name, f"${len(order) + 1}")
+
+        return _PLACE.sub(in_its_place, self.text), list(order)
 
     def records(self, fetched: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return the records of a query as the library takes them, from what the driver gave."""

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from zeus_kfp.state_store.compiled import Compiled
 from zeus_kfp.state_store.faults import own_error, passes
+from zeus_kfp.state_store.prepared import PreparedStatements
 from zeus_kfp.state_store.transaction import (
     PostgresqlTransaction,
     SqliteTransaction,
@@ -40,6 +41,7 @@ PATIENCE_S = 30.0
 
 _SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "ceph", "gluster", "lustre", "gpfs", "virtiofs", "afs")
 _WRITES = "zeus_kfp_writes"
+_PREPARED = "zeus_kfp_prepared"
 _CONNECT: dict[str, Any] = {
     "connect_timeout": 10,
     "application_name": "zeus-kfp",
@@ -191,7 +193,8 @@ class Database:
         """
         self._leave_the_parents_connections()
         with self._as_sqlalchemys_errors(), closing(self.engine.raw_connection()) as pooled:
-            transaction = self._transaction_on(pooled.dbapi_connection)
+            prepared = pooled.info.setdefault(_PREPARED, PreparedStatements())
+            transaction = self._transaction_on(pooled.dbapi_connection, prepared)
             try:
                 transaction.begin(write=write)
                 yield transaction
@@ -225,10 +228,10 @@ class Database:
         """Give the connections back."""
         self.engine.dispose()
 
-    def _transaction_on(self, connection: Any) -> Transaction:
+    def _transaction_on(self, connection: Any, prepared: PreparedStatements | None = None) -> Transaction:
         if self.is_sqlite:
             return SqliteTransaction(connection, self._compiled, self.patience_s)
-        return PostgresqlTransaction(connection, self._compiled, self.patience_s)
+        return PostgresqlTransaction(connection, self._compiled, self.patience_s, prepared)
 
     def _in_transaction(self, operation: Callable[[Transaction], T], *, write: bool) -> T:
         with self.transaction(write=write) as transaction:

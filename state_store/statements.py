@@ -79,10 +79,9 @@ _OF_ISSUED = (
 _ISSUED = select(*(TRIAL.c[name] for name in _OF_ISSUED)).where(
     TRIAL.c.job_id == bindparam("job_id"), TRIAL.c.state == TrialState.ISSUED.value
 )
-_TRIALS_OF_RUN = (
-    select(TRIAL)
-    .join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id)
-    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.run_id == bindparam("run_id"))
+# A join takes a server three times as long to plan.
+_TRIALS_OF_RUN = select(TRIAL).where(
+    TRIAL.c.recurrence_id == _RECURRENCE.with_only_columns(RECURRENCE.c.id).scalar_subquery()
 )
 _ARMS = select(ARM).where(ARM.c.job_id == bindparam("job_id"))
 _UPDATES: dict[Table, Update] = {

@@ -22,6 +22,7 @@ from sqlalchemy.sql import ClauseElement
 from sqlalchemy.types import TypeEngine
 
 from zeus_kfp.state_store.compiled import Compiled
+from zeus_kfp.state_store.prepared import PreparedStatements
 from zeus_kfp.state_store.tables import UtcDateTime
 
 Compiler = Callable[[ClauseElement, tuple[str, ...]], Compiled]
@@ -30,6 +31,7 @@ Found = tuple[Sequence[str], list[list[Any]]]
 
 _NONE: Mapping[str, Any] = {}
 _LONGEST_TRANSACTION_MS = 60_000
+_FIRST_PAUSE_S = 0.01
 _LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 7305826124381))")
 
 
@@ -133,16 +135,26 @@ class PostgresqlTransaction(Transaction):
 
     dialect = "postgresql"
 
-    def __init__(self, driver: Any, compiled: Compiler, patience_s: float) -> None:
-        """Use a connection of psycopg2, and wait so long in s for locks."""
+    def __init__(self, driver: Any, compiled: Compiler, patience_s: float, prepared: PreparedStatements | None) -> None:
+        """Use a connection of psycopg2.
+
+        Args:
+            driver: The connection.
+            compiled: Returns a statement, and the names of its values, compiled.
+            patience_s: How long to wait in s for locks.
+            prepared: The connection's prepared statements; None where it outlives a transaction that fails.
+        """
         super().__init__(driver, compiled)
         self._settings = postgresql_settings(patience_s)
+        self._prepared = prepared
         self._cursor = driver.cursor()
         self._waiting: list[bytes] = []
         self._is_begun = False
 
     def begin(self, *, write: bool) -> None:
         """Begin, with the first statement."""
+        if self._prepared:
+            self._prepared.begin()
         if self._driver.get_transaction_status():
             # An interrupt kept whoever had the connection before from closing it.
             self._waiting.append(b"ROLLBACK")
@@ -152,7 +164,7 @@ class PostgresqlTransaction(Transaction):
 
     def write(self, statement: ClauseElement, parameters: Mapping[str, Any] = _NONE) -> None:
         """Execute a statement, with the next query or at the end."""
-        self._waiting.append(self._bytes(self._compiled(statement, tuple(parameters)), parameters))
+        self._let_wait(self._compiled(statement, tuple(parameters)), parameters)
 
     def lock_name(self, name: str) -> None:
         """Hold an advisory lock."""
@@ -161,7 +173,7 @@ class PostgresqlTransaction(Transaction):
     def read(self, query: Select[Any], parameters: Mapping[str, Any] = _NONE) -> Found:
         """Return what a query finds, after all that waits."""
         compiled = self._compiled(query, tuple(parameters))
-        self._waiting.append(self._bytes(compiled, parameters))
+        self._let_wait(compiled, parameters)
         self.flush()
         return compiled.names, compiled.records(self._cursor.fetchall())
 
@@ -176,6 +188,8 @@ class PostgresqlTransaction(Transaction):
             statements, self._waiting = b";\n".join(self._waiting), []
             self._is_begun = True
             self._cursor.execute(statements)
+            if self._prepared:
+                self._prepared.have_gone_out()
 
     def commit(self) -> None:
         """Send what waits, and commit, in one trip; one that has sent nothing has nothing to send."""
@@ -183,9 +197,11 @@ class PostgresqlTransaction(Transaction):
             self._waiting.append(b"COMMIT")
             self.flush()
 
-    def _bytes(self, compiled: Compiled, parameters: Mapping[str, Any]) -> bytes:
-        statement: bytes = self._cursor.mogrify(compiled.text, compiled.values(parameters))
-        return statement
+    def _let_wait(self, compiled: Compiled, parameters: Mapping[str, Any]) -> None:
+        preparation, text_ = self._prepared.text_of(compiled, self._cursor) if self._prepared else (b"", compiled.text)
+        if preparation:
+            self._waiting.append(preparation)
+        self._waiting.append(self._cursor.mogrify(text_, compiled.values(parameters)))
 
 
 def postgresql_settings(patience_s: float) -> str:
@@ -202,11 +218,13 @@ def postgresql_settings(patience_s: float) -> str:
 
 
 def begin_writing(driver: Any, patience_s: float) -> None:
-    """Begin a transaction as the only writer, looking every other millisecond whether nobody else writes.
+    """Begin a transaction as the only writer, looking from time to time whether nobody else writes.
 
-    SQLite's own waiting slows down to ten looks a second, so that of many writers most would sleep while none writes.
+    Whoever has waited for long looks every other millisecond, whoever has just come less often: a look takes time from
+    the one that is waited for. SQLite's own waiting does it the other way round, down to ten looks a second, so that of
+    many writers most would sleep while none writes, and some for long.
     """
-    deadline_s = time.monotonic() + patience_s
+    begun_s = time.monotonic()
     driver.execute("PRAGMA busy_timeout = 0")
     try:
         while True:
@@ -214,9 +232,11 @@ def begin_writing(driver: Any, patience_s: float) -> None:
                 driver.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.OperationalError as error:
-                if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() >= deadline_s:
+                waited_s = time.monotonic() - begun_s
+                if not error.sqlite_errorname.startswith("SQLITE_BUSY") or waited_s >= patience_s:
                     raise
-            time.sleep(random.uniform(0.0005, 0.0025))
+            pause_s = max(_FIRST_PAUSE_S / (1 + waited_s / 0.02), 0.001)
+            time.sleep(random.uniform(0.5, 1.5) * pause_s)
     finally:
         driver.execute(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
 

@@ -57,6 +57,23 @@ def run_script(store: StateStore, clock: ScriptClock, recurrences: int) -> None:
         store.close_recurrence("job", run)
 
 
+def run_trials(store: StateStore, count: int, run: str = "run") -> None:
+    """Run trials that reach nothing, each in a recurrence of its own."""
+    store.open_recurrence(SPEC, f"{run}-0")
+    for number in range(count):
+        store.open_recurrence(SPEC, f"{run}-{number}")
+        store.suggest("job", f"{run}-{number}", 1)
+        store.report("job", f"{run}-{number}", 1, NOT_REACHED)
+
+
+def check_books(store: StateStore, trials: int) -> None:
+    """Assert that the job has as many trials as `run_trials` ran, and learnt from each."""
+    assert [(t.number, t.state) for t in store.trials("job")] == [
+        (n, TrialState.NOT_REACHED) for n in range(1, trials + 1)
+    ]
+    assert store.learnt("job") == store.learnt_from_rows("job")
+
+
 def _step(clock: ScriptClock) -> None:
     clock.operation += 1
 

@@ -18,7 +18,7 @@ import psycopg2
 import pytest
 from sqlalchemy import make_url
 
-from tests.state_store.driving import NOT_REACHED, SPEC, dump, run_whole_script
+from tests.state_store.driving import NOT_REACHED, SPEC, check_books, dump, run_trials, run_whole_script
 from tests.state_store.servers import OwnServer, pooler
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.database import on_local_file_system
@@ -26,21 +26,6 @@ from zeus_kfp.zeus_core import TrialState
 from zeus_kfp.zeus_core.errors import StoreError, StoreUnavailableError
 
 NOBODY = 65534
-
-
-def run_trials(store, count, run="run"):
-    store.open_recurrence(SPEC, f"{run}-0")
-    for number in range(count):
-        store.open_recurrence(SPEC, f"{run}-{number}")
-        store.suggest("job", f"{run}-{number}", 1)
-        store.report("job", f"{run}-{number}", 1, NOT_REACHED)
-
-
-def check_books(store, trials):
-    assert [(t.number, t.state) for t in store.trials("job")] == [
-        (n, TrialState.NOT_REACHED) for n in range(1, trials + 1)
-    ]
-    assert store.learnt("job") == store.learnt_from_rows("job")
 
 
 @pytest.fixture
