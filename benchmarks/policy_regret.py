@@ -29,7 +29,6 @@ from regret_jobs import (
     RECORDED,
     RECURRENCES,
     TRACES,
-    Array,
     Case,
     every_default,
     made_up_jobs,
@@ -42,6 +41,7 @@ from zeus_kfp.zeus_core import drift
 from zeus_kfp.zeus_core.policies import policy_named
 from zeus_kfp.zeus_core.policies.bayes import model
 from zeus_kfp.zeus_core.simulation import (
+    PLAIN,
     Change,
     ChangeKind,
     Scenario,
@@ -212,20 +212,22 @@ def other_checks(cases: Sequence[Case], seeds: int) -> Iterator[Check]:
     long = [2 * len(c.truth.sizes) * len(next(iter(c.truth.sizes.values())).power) for c in cases]
     pairs = [(c.regret(OURS, fewer, n), c.regret(THEIRS, fewer, n)) for c, n in zip(cases, long, strict=True)]
     yield Check("regret after 2|B||P|, share of zeus's", _ratio(pairs), 1.0)
-    overlapping = Scenario(overlap=3)
-    together, alone = [c.cost(OURS, seeds, scenario=overlapping) for c in cases], [c.cost(OURS, seeds) for c in cases]
-    theirs = [c.cost(THEIRS, seeds, scenario=overlapping) for c in cases]
-    yield Check("three at once, share of zeus's", _mean_regret(cases, together) / _mean_regret(cases, theirs), 0.8)
-    yield Check("three at once, times one at a time", _mean_regret(cases, together) / _mean_regret(cases, alone), 1.3)
-    # Those that begin before any result is known have nothing to go by.
-    informed = _mean_regret(cases, [costs[3:] for costs in together]), _mean_regret(cases, [c[1:] for c in alone])
-    yield Check("  without those that began blind", informed[0] / informed[1], 1.3)
+    yield from overlap_checks(cases, seeds)
 
 
-def _mean_regret(cases: Sequence[Case], costs: Sequence[Array]) -> float:
-    """Return the jobs' mean regret over some recurrences, as a share of the oracle's cost of all."""
-    best = [oracle(case.job, case.truth, 1).cost for case in cases]
-    return fmean(float((one - b).sum() / (RECURRENCES * b)) for one, b in zip(costs, best, strict=True))
+def overlap_checks(cases: Sequence[Case], seeds: int) -> Iterator[Check]:
+    """Give the figures of three recurrences at once, and what their slow start costs in time."""
+    slow, blind = Scenario(overlap=3), Scenario(overlap=3, slow_start=False)
+    alone, together = _mean_regret(cases, OURS, seeds), _mean_regret(cases, OURS, seeds, slow)
+    yield Check("three at once, share of zeus's", together / _mean_regret(cases, THEIRS, seeds, slow), 0.8)
+    yield Check("three at once, times one at a time", together / alone, 1.3)
+    yield Check("  without the slow start", _mean_regret(cases, OURS, seeds, blind) / alone, 2.0)
+    ends = [c.end_s(OURS, seeds, slow) / c.end_s(OURS, seeds, blind) for c in cases]
+    yield Check("  time to the end, times that without", fmean(ends), 1.2)
+
+
+def _mean_regret(cases: Sequence[Case], policy: str, seeds: int, scenario: Scenario = PLAIN) -> float:
+    return fmean(case.regret(policy, seeds, scenario=scenario) for case in cases)
 
 
 def change_checks(cases: Sequence[Case], seeds: int) -> Iterator[Check]:

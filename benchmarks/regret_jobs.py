@@ -55,6 +55,11 @@ class Case:
         replays = replay_seeds(self.job, self.truth, policy_named(policy), recurrences, range(seeds), scenario)
         return np.mean([one.recurrence_costs() for one in replays], axis=0)
 
+    def end_s(self, policy: str, seeds: int, scenario: Scenario) -> float:
+        """Return the mean time in s at which the last recurrence ends."""
+        replays = replay_seeds(self.job, self.truth, policy_named(policy), RECURRENCES, range(seeds), scenario)
+        return float(np.mean([one.end_s for one in replays]))
+
     def regret(self, policy: str, seeds: int, recurrences: int = RECURRENCES, scenario: Scenario = PLAIN) -> float:
         """Return the mean regret after all recurrences."""
         best = oracle(self.job, self.truth, recurrences, scenario).cost

@@ -33,6 +33,7 @@ def simulate_command(
     policy: Annotated[list[str] | None, typer.Option(help="A policy; may be given again.  [default: both]")] = None,
     hopeless_stop: Annotated[bool, typer.Option(help="Stop trials that are very likely to take too long.")] = False,
     overlap: Annotated[int, typer.Option(help="Recurrences that run at the same time.")] = 1,
+    slow_start: Annotated[bool, typer.Option(help="Let fewer run at the same time while the job is new.")] = True,
     failure_probability: Annotated[float, typer.Option(help="Chance that a trial fails by itself.")] = 0.0,
     fits_up_to: Annotated[int | None, typer.Option(help="Largest batch size that fits in memory.")] = None,
     noise: Annotated[float, typer.Option(help="Standard deviation of ln(epochs) beside the recorded runs'.")] = 0.0,
@@ -57,7 +58,7 @@ def simulate_command(
         change = _change(after, 26 if change_at is None else change_at, is_gpu=gpu_power_trace is not None)
     elif change_at is not None:
         raise InvalidValueError("--change-at needs what changes: give --drift-train-trace, --gpu-power-trace or both")
-    scenario = Scenario(overlap, failure_probability, fits_up_to, noise, (change,) if change else ())
+    scenario = Scenario(overlap, failure_probability, fits_up_to, noise, (change,) if change else (), slow_start)
     job = recorded_job(
         truth,
         batch_sizes=_shared_sizes(truth, scenario),

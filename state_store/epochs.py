@@ -1,23 +1,19 @@
 """How often things are done over again: preprocessing, by the key of KFP's cache, and the builder's own stages."""
 
-import shlex
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, select, update
 
-from zeus_kfp.state_store.locking import alive_until, step_lease_from
+from zeus_kfp.state_store.locking import step_lease_from
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.state_store.statements import Row, add, locked_job, put, required_recurrence, rows
-from zeus_kfp.state_store.tables import RECURRENCE, STAGE_TURN, TRIAL
+from zeus_kfp.state_store.tables import RECURRENCE, STAGE_TURN
 from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.job import ONCE
 from zeus_kfp.zeus_core.validation import integer, text
-
-_LOOKED_AT = 100
-"""Latest recurrences of a job that say how long its data takes."""
 
 _TURNS = (
     select(STAGE_TURN, RECURRENCE.c.state)
@@ -34,27 +30,6 @@ _DONE = update(STAGE_TURN).where(
     STAGE_TURN.c.job_id == bindparam("job"),
     STAGE_TURN.c.stage == bindparam("of_stage"),
     STAGE_TURN.c.recurrence_number == bindparam("number"),
-)
-_LATEST = (RECURRENCE.c.job_id == bindparam("job_id")) & (RECURRENCE.c.number > bindparam("after"))
-_SAME_DATA = RECURRENCE.c.data_epoch == bindparam("data_epoch")
-_MADE = (
-    select(TRIAL.c.id).join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id).where(_LATEST, _SAME_DATA).limit(1)
-)
-# Put in order, and cut off, by whoever reads them: asked to, SQLite would walk the job's whole history.
-_OPEN_WITH_DATA = select(RECURRENCE).where(
-    RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value, _SAME_DATA
-)
-_USES_OF_DATA = (
-    select(
-        RECURRENCE.c.number,
-        RECURRENCE.c.data_epoch,
-        RECURRENCE.c.opened_at,
-        func.min(TRIAL.c.issued_at).label("made_at"),
-    )
-    .join(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id, isouter=True)
-    .where(_LATEST)
-    .group_by(RECURRENCE.c.id, RECURRENCE.c.number, RECURRENCE.c.data_epoch, RECURRENCE.c.opened_at)
-    .order_by(RECURRENCE.c.number)
 )
 
 
@@ -109,58 +84,6 @@ def data_gone(job: Row, recurrence: Row) -> dict[str, Any]:
     if recurrence.data_epoch != _epoch(job, job.data_version, job.data_generation):
         return {}  # somebody has seen it before, or the data has changed since
     return {"data_generation": job.data_generation + 1, "data_began_number": 0}
-
-
-def why_data_must_wait(transaction: Transaction, now: datetime, job_id: str, run_id: str) -> str:
-    """Return why a recurrence should not preprocess yet, "" if it may; whoever asks is heard of.
-
-    KFP's cache knows finished steps only, so that two recurrences that overlap would both make the same data. The one
-    of the lower number makes it: it has, once any recurrence with that data was handed a trial, and it won't any more,
-    once it has ended, its lease has passed, or it takes twice as long as it ever did: its pod tells nobody that it
-    lives, and data that is made twice costs less than a slot that waits for a dead one.
-    """
-    job = locked_job(transaction, job_id)
-    recurrence = required_recurrence(transaction, job_id, run_id)
-    if recurrence.state != RecurrenceState.OPEN:
-        return ""
-    put(transaction, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
-    same_data = {"job_id": job_id, "data_epoch": recurrence.data_epoch}
-    if rows(transaction, _MADE, same_data | {"after": job.recurrence_count - _LOOKED_AT}):
-        return ""
-    users = sorted(rows(transaction, _OPEN_WITH_DATA, same_data), key=lambda user: int(user.number))
-    makers = [user for user in users if user.number < recurrence.number]
-    spare = _spare_of_lease(transaction, job) if makers else timedelta(0)
-    ends = [(alive_until(job, maker, (), now) - spare, maker) for maker in makers]
-    alive = [(end, maker) for end, maker in ends if end > now]
-    if not alive:
-        return ""
-    until, maker = alive[0]
-    return (
-        f"recurrence {maker.number} of run {maker.run_id} preprocesses the same data ({recurrence.data_epoch}): this "
-        f"one waits for it, until {until:%Y-%m-%d %H:%M} UTC at most. If that run is dead, `zeus-kfp recurrences close "
-        f"{shlex.quote(job_id)} {shlex.quote(maker.run_id)}` says so"
-    )
-
-
-def _spare_of_lease(transaction: Transaction, job: Row) -> timedelta:
-    """Return what of a step's lease is more than twice what making the data took at most, as far as that is known."""
-    latest = {"job_id": job.job_id, "after": job.recurrence_count - _LOOKED_AT}
-    took = _making_times(rows(transaction, _USES_OF_DATA, latest))
-    if not took:
-        return timedelta(0)
-    return max(timedelta(seconds=job.max_step_time_s) - 2 * max(took), timedelta(0))
-
-
-def _making_times(uses: list[Row]) -> list[timedelta]:
-    """Return how long each first use of data took up to its first trial, of recurrences in their order."""
-    times: list[timedelta] = []
-    # Who made the data of the oldest one that is looked at is not known, unless it is the job's first.
-    seen = {use.data_epoch for use in uses[:1] if use.number > 1}
-    for use in uses:
-        if use.data_epoch not in seen and use.made_at is not None:
-            times.append(use.made_at - use.opened_at)
-        seen.add(use.data_epoch)
-    return times
 
 
 def _epoch(job: Row, version: str, generation: int) -> str:

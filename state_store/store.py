@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from zeus_kfp.state_store import drifting, epochs, managing, opening, trials
+from zeus_kfp.state_store import drifting, epochs, managing, opening, trials, waiting
 from zeus_kfp.state_store.checks import check_names, check_spec, checked_report
 from zeus_kfp.state_store.learning import relearn
 from zeus_kfp.state_store.listing import Listing
@@ -80,18 +80,26 @@ class StateStore(Listing):
             lambda c: opening.open_recurrence(c, self._now(), spec, run_id, on_knob_change, data_version, start_now)
         )
 
-    def why_data_must_wait(self, job_id: str, run_id: str) -> str:
-        """Return why a recurrence should not preprocess yet, "" if it may; asking keeps its lease alive.
+    def why_must_wait(self, job_id: str, run_id: str, *, slow_start: bool = True) -> str:
+        """Return why a recurrence should not go on yet, "" if it may; asking keeps its lease alive.
 
-        Recurrences that overlap make the same data once: the one of the lowest number does, the others ask again
-        until it has, or takes twice as long as it took at most before.
+        A new job's recurrences that overlap run one at a time, and another for every two results. And they make the
+        same data once: the one of the lowest number does, the others ask again until it has, or takes twice as long as
+        it took at most before.
+
+        Args:
+            job_id: The job's name.
+            run_id: The KFP run.
+            slow_start: Whether to wait for the results of earlier recurrences, and not just for their data.
 
         Raises:
             UnknownJobError: If there is no such job.
             UnknownRecurrenceError: If the run opened no recurrence of it.
+            InvalidValueError: If slow_start is neither true nor false.
         """
         check_names(job_id, run_id)
-        return self._write(lambda c: epochs.why_data_must_wait(c, self._now(), job_id, run_id))
+        truth("slow_start", slow_start)
+        return self._write(lambda c: waiting.why_must_wait(c, self._now(), job_id, run_id, slow_start))
 
     def suggest(self, job_id: str, run_id: str, slot: int) -> TrialPlan | None:
         """Hand out the trial of a slot; None once the recurrence has nothing left to try.

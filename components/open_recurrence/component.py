@@ -41,6 +41,7 @@ def open_recurrence(
     user: str = "",
     data_version: str = "",
     start_now: bool = False,
+    slow_start: bool = True,
     on_knob_change: str = "refuse",
 ) -> NamedTuple("Opened", Output=int, slots=List[int], data_epoch=str):
     """Open a recurrence of a job and return what it may use.
@@ -77,6 +78,7 @@ def open_recurrence(
         user: Whom the job belongs to.
         data_version: Version of the raw data; a new one counts as drift and preprocesses again. Empty: as before.
         start_now: Start a recurrence whether or not the period has passed; the caps hold all the same.
+        slow_start: Let a new job's recurrences run one at a time, and another for every two results, though more may.
         on_knob_change: refuse or accept knobs that differ from the registered ones.
         notice: Whether the recurrence was granted, what started it, or why not and when the next is due.
 
@@ -85,7 +87,7 @@ def open_recurrence(
         slots: The trial slots it may use.
         data_epoch: Key of the preprocessed data: the same key, no second preprocessing.
     """
-    from zeus_kfp.components.open_recurrence.waiting import wait_for_data
+    from zeus_kfp.components.open_recurrence.waiting import wait
     from zeus_kfp.state_store import StateStore
     from zeus_kfp.zeus_core import JobSpec
 
@@ -125,7 +127,7 @@ def open_recurrence(
         )
         print(opened.why)
         if opened.granted:
-            wait_for_data(store, job_id, run_id)
+            wait(store, job_id, run_id, slow_start=slow_start)
     with open(notice.path, "w", encoding="utf-8") as file:
         file.write(opened.why + "\n")
     return int(opened.granted), list(opened.slots), opened.data_epoch

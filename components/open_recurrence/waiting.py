@@ -1,4 +1,4 @@
-"""Waits while another recurrence of the job makes the data that this one would make too."""
+"""Waits for the turn of a new job's recurrence, and while another one makes the data that this one would make too."""
 
 import time
 from collections.abc import Callable
@@ -8,10 +8,15 @@ from zeus_kfp.state_store import StateStore
 POLL_S = 10.0
 
 
-def wait_for_data(
-    store: StateStore, job_id: str, run_id: str, *, sleep: Callable[[float], object] = time.sleep
+def wait(
+    store: StateStore,
+    job_id: str,
+    run_id: str,
+    *,
+    slow_start: bool = True,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Return once a recurrence may preprocess, or will find what it needs in KFP's cache.
+    """Return once a recurrence may go on; what others have made by then, it will find in KFP's cache.
 
     KFP's cache knows finished steps only. It ends: whoever is waited for has a lease.
 
@@ -19,10 +24,11 @@ def wait_for_data(
         store: The store, where the recurrence is open.
         job_id: The job's name.
         run_id: The KFP run.
+        slow_start: Whether to wait for the results of earlier recurrences while the job is new.
         sleep: Waits for a time in s.
     """
     told = ""
-    while why := store.why_data_must_wait(job_id, run_id):
+    while why := store.why_must_wait(job_id, run_id, slow_start=slow_start):
         if why != told:
             print(why, flush=True)
             told = why

@@ -61,6 +61,16 @@ def test_hopeless_trials_are_stopped_where_that_is_asked_for(command: list[str],
     assert costs["--hopeless-stop"] < costs["--no-hopeless-stop"]
 
 
+def test_recurrences_that_overlap_start_slowly_unless_told_otherwise(command: list[str], tmp_path: Path) -> None:
+    costs = {}
+    for flag in ("--slow-start", "--no-slow-start"):
+        out = tmp_path / f"{flag}.json"
+        wanted = [*command, "--policy", "bayes", "--overlap", "4", flag, "--json", str(out)]
+        assert CliRunner().invoke(app, wanted, catch_exceptions=False).exit_code == 0
+        costs[flag] = json.loads(out.read_text())["policies"][0]["cost"]["mean"]
+    assert costs["--slow-start"] < costs["--no-slow-start"]
+
+
 def test_a_change_of_gpu_needs_its_power_trace_only(command: list[str], tmp_path: Path) -> None:
     other = (tmp_path / "power.csv").read_text().replace("d,n,32,sgd,100,0.4,100\n", "")
     (tmp_path / "other.csv").write_text(other)

@@ -150,7 +150,7 @@ def test_data_that_is_preprocessed_once_per_job_outlives_new_versions_and_is_mad
 
 
 def waits(store, *runs):
-    return [store.why_data_must_wait("job", run) for run in runs]
+    return [store.why_must_wait("job", run, slow_start=False) for run in runs]
 
 
 def test_overlapping_recurrences_make_their_data_one_after_the_other(store):

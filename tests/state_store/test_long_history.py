@@ -106,7 +106,8 @@ def life(store, clock, spec):
     with store._database.connection(write=True) as connection:
         both = (RECURRENCE.c.job_id == job) & RECURRENCE.c.run_id.in_(["a", "b"])
         connection.execute(update(RECURRENCE).where(both).values(data_epoch="shared"))
-    assert step("wait", store.why_data_must_wait, job, "b")
+    assert step("wait for data", store.why_must_wait, job, "b", slow_start=False)
+    step("wait", store.why_must_wait, job, "b")
     step("close in vain", store.close_recurrence, job, "b")
     store.suggest(job, "a", 1)
     assert step("turn", store.take_stage_turn, job, "a", "deploy", 2)

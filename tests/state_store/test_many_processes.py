@@ -6,23 +6,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from tests.state_store.driving import NOT_REACHED, SPEC
 from zeus_kfp.state_store import StateStore
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.state_store.schema import VERSIONS
 from zeus_kfp.zeus_core import TrialState
 from zeus_kfp.zeus_core.errors import ConflictingReportError
-
-PROCESSES = 8
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        pool.map(abs, range(PROCESSES), chunksize=1)
-        yield pool
 
 
 def together(pool, function, *columns):

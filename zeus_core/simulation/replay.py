@@ -1,8 +1,8 @@
 """A job's recurrences, replayed through a policy in simulated time.
 
 Every recurrence tries until a trial reaches the target, at most ``max_retries`` times. What a trial teaches is
-counted in when it ends. With overlap several recurrences run at once; the policy then sees the others' trials in
-flight, as in the store.
+counted in when it ends. With overlap several recurrences run at once, as many as is known enough for (`pacing`); the
+policy then sees the others' trials in flight, as in the store.
 """
 
 import heapq
@@ -14,6 +14,7 @@ import numpy as np
 from zeus_kfp.zeus_core.hopeless import reference_for
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt, Observation, forget_costs, observe
+from zeus_kfp.zeus_core.pacing import trials_at_once
 from zeus_kfp.zeus_core.policies.interface import InFlight, Policy
 from zeus_kfp.zeus_core.simulation.results import Replay, SimulatedTrial
 from zeus_kfp.zeus_core.simulation.scenario import PLAIN, ChangeKind, Scenario
@@ -41,7 +42,7 @@ def replay(
     """
     scenario.check_sizes(job.batch_sizes)
     world = World(job, truth, scenario, np.random.default_rng(seed))
-    return _Run(job, policy, world, recurrences, scenario.overlap).finish()
+    return _Run(job, policy, world, recurrences, scenario).finish()
 
 
 @dataclass(slots=True)
@@ -67,29 +68,36 @@ class _Flying:
 class _Run:
     """A job's recurrences while they are replayed."""
 
-    def __init__(self, job: JobSpec, policy: Policy, world: World, recurrences: int, overlap: int) -> None:
+    def __init__(self, job: JobSpec, policy: Policy, world: World, recurrences: int, scenario: Scenario) -> None:
         self._job, self._policy, self._world = job, policy, world
         self._rng = np.random.default_rng(job.seed)
         self._learnt = Learnt()
-        self._recurrences, self._overlap = recurrences, overlap
+        self._recurrences, self._scenario = recurrences, scenario
         self._started = 0
         self._flying: list[_Flying] = []
         self._trials: list[SimulatedTrial] = []
 
     def finish(self) -> Replay:
         """Run every recurrence to its end."""
-        for _ in range(min(self._overlap, self._recurrences)):
-            self._start_next(0.0)
+        now_s = 0.0
+        self._start_more(now_s)
         while self._flying:
             ended = heapq.heappop(self._flying)
             self._land(ended)
-            recurrence = ended.recurrence
+            recurrence, now_s = ended.recurrence, ended.end_s
             is_over = ended.outcome.state is TrialState.REACHED or recurrence.tries >= self._job.max_retries
             if not is_over:
-                self._launch(recurrence, ended.end_s)
-            elif self._started < self._recurrences:
-                self._start_next(ended.end_s)
-        return Replay(self._policy.name, self._job.seed, self._recurrences, tuple(self._trials))
+                self._launch(recurrence, now_s)
+            self._start_more(now_s)
+        return Replay(self._policy.name, self._job.seed, self._recurrences, tuple(self._trials), now_s)
+
+    def _start_more(self, now_s: float) -> None:
+        """Start as many recurrences as may run at once."""
+        at_once = self._scenario.overlap
+        if self._scenario.slow_start:
+            at_once = min(at_once, trials_at_once(self._learnt))
+        while self._started < self._recurrences and len(self._flying) < at_once:
+            self._start_next(now_s)
 
     def _start_next(self, now_s: float) -> None:
         self._started += 1

@@ -33,12 +33,14 @@ class Replay:
         seed: The seed.
         recurrences: How many recurrences.
         trials: All trials, in the order in which they ended.
+        end_s: When the last of them ended, in s from the start of the first.
     """
 
     policy: str
     seed: int
     recurrences: int
     trials: tuple[SimulatedTrial, ...]
+    end_s: float
 
     @property
     def cost(self) -> float:

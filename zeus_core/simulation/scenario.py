@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from zeus_kfp.zeus_core.errors import InvalidValueError
 from zeus_kfp.zeus_core.simulation.truth import JobTruth
-from zeus_kfp.zeus_core.validation import integer, number
+from zeus_kfp.zeus_core.validation import integer, number, truth
 
 
 class ChangeKind(StrEnum):
@@ -45,6 +45,8 @@ class Scenario:
         fits_up_to: Largest batch size in samples that fits in memory; None if all do.
         noise: Standard deviation of ln(epochs to the target), beside what the recorded runs differ by.
         changes: What changes midway, in the order of their recurrences.
+        slow_start: Whether a job that overlaps begins with one at a time, and another for every two results, as in the
+            pipeline.
 
     Raises:
         InvalidValueError: If any of them is out of its range.
@@ -55,9 +57,11 @@ class Scenario:
     fits_up_to: int | None = None
     noise: float = 0.0
     changes: tuple[Change, ...] = ()
+    slow_start: bool = True
 
     def __post_init__(self) -> None:
         """Check every value."""
+        truth("slow_start", self.slow_start)
         integer("overlap", self.overlap, at_least=1, at_most=1000)
         number("failure_probability", self.failure_probability, at_least=0, at_most=0.99)
         number("noise", self.noise, at_least=0, at_most=10)

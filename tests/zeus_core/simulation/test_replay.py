@@ -115,10 +115,29 @@ def test_noise_spreads_the_epochs() -> None:
 
 def test_overlapping_recurrences_see_each_other_and_land_by_their_ends() -> None:
     policy = Scripted(8, 16, 32)
-    run = replay(JOB, TRUTH, policy, 3, seed=0, scenario=Scenario(overlap=3))
+    run = replay(JOB, TRUTH, policy, 3, seed=0, scenario=Scenario(overlap=3, slow_start=False))
     assert [flying for _, flying in policy.asked] == [[], [8], [8, 16]]
     assert [end[1] for end in ends(run)] == [16, 32, 8]
     assert all(not learnt.arms for learnt, _ in policy.asked)
+    assert run.end_s == max(trial.outcome.time_s for trial in run.trials)
+
+
+def test_recurrences_that_overlap_start_as_the_results_allow() -> None:
+    policy = Scripted(8)
+    run = replay(JOB, TRUTH, policy, 12, seed=0, scenario=Scenario(overlap=3))
+    assert [len(flying) for _, flying in policy.asked] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2]
+    assert [learnt.arm(8).count for learnt, _ in policy.asked] == [0, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9]
+    trial_s = run.trials[0].outcome.time_s
+    assert run.end_s == pytest.approx(6 * trial_s)
+    alone = replay(JOB, TRUTH, Scripted(8), 12, seed=0)
+    assert alone.end_s == pytest.approx(12 * trial_s)
+
+
+def test_trials_that_tell_nothing_start_nobody_more() -> None:
+    policy = Scripted(32)
+    run = replay(JOB, TRUTH, policy, 2, seed=0, scenario=Scenario(overlap=2, fits_up_to=16))
+    assert {trial.outcome.state for trial in run.trials} == {OOM}
+    assert all(not flying for _, flying in policy.asked)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +192,7 @@ def test_the_same_seed_gives_the_same_replay() -> None:
     [
         {"overlap": 0},
         {"overlap": 1.5},
+        {"slow_start": "no"},
         {"failure_probability": 1.0},
         {"failure_probability": math.nan},
         {"noise": -0.1},

@@ -1,17 +1,18 @@
-"""A recurrence waits, with a line that says so, while another makes the same data, and no longer."""
+"""A recurrence waits for its turn and for the data that another makes, with a line that says so, and no longer."""
 
 import dataclasses
 
 import pytest
 
-from zeus_kfp.components.open_recurrence.waiting import wait_for_data
+from zeus_kfp.components.open_recurrence.waiting import wait
 from zeus_kfp.state_store.records import RecurrenceState
-from zeus_kfp.zeus_core import JobSpec
+from zeus_kfp.zeus_core import JobSpec, TrialOutcome, TrialState
 
+REACHED = TrialOutcome(TrialState.REACHED, epochs=2, metric=0.95, energy_j=10.0, time_s=1.0, max_power_w=100.0)
 SPEC = JobSpec("job", (8, 16), 16, target_metric=0.9, max_concurrent_recurrences=2, max_step_time_s=100.0)
 
 
-def waited(store, clock, run_id, *, then=lambda slept_s: None):
+def waited(store, clock, run_id, *, slow_start=False, then=lambda slept_s: None):
     """Return how long a run waits in s, with something happening after each look."""
     slept = [0.0]
 
@@ -20,7 +21,7 @@ def waited(store, clock, run_id, *, then=lambda slept_s: None):
         clock.move(seconds=seconds)
         then(slept[0])
 
-    wait_for_data(store, "job", run_id, sleep=sleep)
+    wait(store, "job", run_id, slow_start=slow_start, sleep=sleep)
     return slept[0]
 
 
@@ -52,3 +53,21 @@ def test_the_second_waits_no_longer_than_the_firsts_lease_and_keeps_its_own(over
     assert overlapping.open_recurrence(dataclasses.replace(SPEC), "c").granted
     assert overlapping.recurrence("job", "a").state is RecurrenceState.EXPIRED
     assert overlapping.recurrence("job", "b").state is RecurrenceState.OPEN
+
+
+def test_a_new_jobs_second_recurrence_waits_for_what_the_first_finds_out(overlapping, clock, capsys):
+    def then(slept_s):
+        if slept_s == 50.0:
+            overlapping.suggest("job", "a", 1)
+        elif slept_s == 400.0:
+            overlapping.report("job", "a", 1, REACHED)
+
+    assert waited(overlapping, clock, "b", slow_start=True, then=then) == 400.0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" finds out, ")[1][:28] for line in lines] == [
+        "until 2026-01-01 00:11 UTC a",
+        "until 2026-01-02 00:10 UTC a",
+    ]
+    assert lines[0].startswith("job job is new, and what is known of it is enough for 1 at once: this recurrence waits")
+    assert lines[0].endswith("If that run is dead, `zeus-kfp recurrences close job a` says so")
+    assert overlapping.suggest("job", "b", 1).purpose is not None
