@@ -5,8 +5,8 @@
 With one process, with eight that work on the same job (optuna: study), and with eight that each have a job of their
 own. optuna runs as it comes, with its model-based sampler (TPE), as a suggestion of the store asks a model; and with
 RandomSampler, which hardly computes anything, so that its storage is all that is compared. The sides take turns, each
-gets a database of its own, and has been imported and connected before. Also measured: whether a suggestion after 100,000
-trials takes as long as after 100, and listing 1,000 jobs.
+gets a database of its own, and has been imported and connected before. Also measured: whether a suggestion after
+100,000 trials takes as long as after 100, and listing 1,000 jobs.
 """
 
 import argparse
