@@ -28,7 +28,8 @@ def run_locally(
             mappings.
 
     A run that is granted no recurrence, since another one of the job is running, trains nothing and ends like any
-    other: its output says why.
+    other: its output says why. One that is interrupted leaves its recurrence open until its lease has passed, unless
+    `zeus-kfp recurrences close` frees its slot.
 
     Raises:
         InvalidValueError: If it is no pipeline, a parameter is missing, unknown or out of its range, or the store's URL

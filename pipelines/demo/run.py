@@ -1,5 +1,7 @@
 """Run the demonstration: recurrences of the real pipeline under KFP's local runner, on an SQLite store."""
 
+import shlex
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from zeus_kfp.pipelines.local import run_locally
 from zeus_kfp.pipelines.recurring_training import recurring_training
 from zeus_kfp.pipelines.tables import recurrence_table
 from zeus_kfp.state_store import StateStore
-from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownJobError
+from zeus_kfp.state_store.database import STORE_VARIABLE
+from zeus_kfp.state_store.records import RecurrenceRecord, RecurrenceState
+from zeus_kfp.zeus_core.errors import InvalidValueError, JobInUseError, UnknownJobError
 
 JOB_ID = "digits"
 JOB: dict[str, Any] = {
@@ -40,7 +44,17 @@ def run_demo(folder: Path, recurrences: int, console: Console, device: str = "cp
 
     Returns:
         How many recurrences ended without reaching the target.
+
+    Raises:
+        InvalidValueError: If the device is none of these, or what the demonstration trains with is not installed.
+        JobInUseError: If another recurrence of the demonstration is under way, or was left behind.
     """
+    missing = [name for name in ("sklearn", "torch") if find_spec(name) is None]
+    if missing:
+        raise InvalidValueError(
+            f"the demonstration trains with {' and '.join(missing)}, which is not installed: install the extra `demo`, "
+            "such as by `pip install --constraint constraints.txt '.[demo]'` in a checkout"
+        )
     if device == "fake-gpu":
         with fake_gpu(folder.resolve() / "gpu"):
             return _run(f"{JOB_ID}-{device}", folder.resolve(), recurrences, console)
@@ -93,13 +107,37 @@ def _recur(
     with tapped_output(log, on_line):
         try:
             run_locally(pipeline, store_url=store_url, root=folder / "artifacts")
+        except KeyboardInterrupt:
+            _close_what_is_under_way(store_url, job_id)
+            raise
         except RuntimeError as error:
             on_line(f"recurrence {number} failed: {error}; its log is {log}")
             return False
     if _recurrences_so_far(store_url, job_id) < number:
-        on_line(f"recurrence {number} was not granted; {log} says why")
-        return False
+        raise JobInUseError(_why_not_granted(store_url, job_id, log))
     return True
+
+
+def _under_way(store_url: str, job_id: str) -> tuple[RecurrenceRecord, ...]:
+    with StateStore(store_url) as store:
+        return store.recurrences(job_id, state=RecurrenceState.OPEN)
+
+
+def _close_what_is_under_way(store_url: str, job_id: str) -> None:
+    # The demonstration has a single slot, so that it is ours.
+    with StateStore(store_url) as store:
+        for recurrence in store.recurrences(job_id, state=RecurrenceState.OPEN):
+            store.close_recurrence(job_id, recurrence.run_id)
+
+
+def _why_not_granted(store_url: str, job_id: str, log: Path) -> str:
+    for recurrence in _under_way(store_url, job_id):
+        return (
+            f"recurrence {recurrence.number} of the demonstration is under way, or was left by one that was killed: "
+            f"wait for its end, or free its slot by `{STORE_VARIABLE}={shlex.quote(store_url)} zeus-kfp recurrences close "
+            f"{recurrence.job_id} {recurrence.run_id}`"
+        )
+    return f"the demonstration was granted no further recurrence: {log} says why"
 
 
 def _progress(console: Console) -> Progress:

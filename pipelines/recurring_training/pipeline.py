@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, List
 
 from kfp import dsl, kubernetes
+from kfp.dsl.pipeline_context import Pipeline
 
 from zeus_kfp.components.close_recurrence import close_recurrence
 from zeus_kfp.components.fingerprint_data import fingerprint_data
@@ -176,11 +177,11 @@ class _Shape:
 
     def _stage(self, job: Mapping[str, Any], name: str, stage: Stage, winner: dsl.PipelineTask) -> None:
         if stage.turns == 1:
-            stage.add(winner.outputs["model"])
+            _add(name, stage, winner)
             return
         turn = self._on_store(stage_turn(**job, stage=name, every=stage.turns).after(winner))
         with dsl.If(turn.output > 0, name=f"{name}-turn") as group:
-            stage.add(winner.outputs["model"])
+            _add(name, stage, winner)
             steps = _steps_of(name, group)
             self._on_store(stage_done(**job, stage=name).after(*steps))
 
@@ -260,6 +261,22 @@ class _Shape:
         if self._configure_task:
             self._configure_task(task)
         return task.set_caching_options(False)
+
+
+def _add(name: str, stage: Stage, winner: dsl.PipelineTask) -> None:
+    """Add a stage's steps.
+
+    Raises:
+        InvalidValueError: If there are none: it is a function that would have run in a step.
+    """
+    pipeline = Pipeline.get_default_pipeline()
+    before = len(pipeline.tasks)
+    stage.add(winner.outputs["model"])
+    if len(pipeline.tasks) == before:
+        raise InvalidValueError(
+            f"the stage {name!r} added no step to the pipeline: it is called once, while the pipeline is built. Make it a "
+            "component with the input `model` (@dsl.component), or call components in it"
+        )
 
 
 def _steps_of(name: str, group: Any) -> list[dsl.PipelineTask]:

@@ -31,7 +31,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from zeus_kfp.zeus_core.evidence import Evidence, Moments, noise_variance
+from zeus_kfp.zeus_core.evidence import NOISE_WEIGHT, Evidence, Moments, noise_variance
 from zeus_kfp.zeus_core.job import JobSpec
 from zeus_kfp.zeus_core.learnt import Learnt
 from zeus_kfp.zeus_core.policies.bayes.gaussian import Array, Normal
@@ -155,12 +155,24 @@ def _cost_alone(job: JobSpec, learnt: Learnt, octaves: Array, evidence: Sequence
 def _with_evidence(prior: Normal, moments: Sequence[Moments], bounds: Sequence[float | None]) -> tuple[Normal, float]:
     noise = noise_variance(moments)
     seen = [index for index, one in enumerate(moments) if one.count]
-    means, variances = [moments[index].mean for index in seen], [noise / moments[index].count for index in seen]
+    means, variances = (
+        [moments[index].mean for index in seen],
+        [_variance(noise, moments[index].count) for index in seen],
+    )
     believed = prior.observed(seen, means, variances)
     for index, bound in enumerate(bounds):
         if bound is not None:
             believed = believed.above(index, math.log(bound), noise)
     return believed, noise
+
+
+def _variance(noise: float, count: int) -> float:
+    """Return the variance of the mean of a size's trials, whose own noise may be other than that of all.
+
+    Student's t for the degrees of freedom that the noise of all is worth, and those of the size's own trials.
+    """
+    degrees = NOISE_WEIGHT + count - 1
+    return noise / count * degrees / (degrees - 2)
 
 
 def _epoch_cost(octaves: Array, evidence: Sequence[Evidence]) -> Normal:

@@ -124,6 +124,10 @@ class _Situation:
             return best, f"nothing has reached the target yet: {self.sizes[best]} is the cheapest to try until it does"
         index = self.outlook.choice(self.waiting)
         now = self.outlook.now
+        if index in self.waiting and not self.tried[index] and any(self.tried):
+            # In flight for the first time: no second trial there before the first has told.
+            tried = [position for position, is_tried in enumerate(self.tried) if is_tried]
+            index = best = min(tried, key=lambda position: float(now[position]))
         if index == best:
             kind = "known" if self.tried[index] else "predicted"
             return index, f"{self.sizes[index]} is {kind} to cost least: {now[index]:.4g} J a recurrence"
