@@ -7,9 +7,13 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalErr
 
 from zeus_kfp.zeus_core.errors import StoreError, StoreUnavailableError
 
-_PASSING_STATES = ("08", "40001", "40P01", "53300", "55P03", "57014", "57P01", "57P02", "57P03")
+_PASSING_STATES = (
+    *("08", "40001", "40P01", "53300", "55P03", "57014", "57P01", "57P02", "57P03"),
+    *("26000", "42P05", "0A000"),
+)
 """Beginnings of PostgreSQL's states: connection lost, deadlock, no lock in time, statement cancelled (as one that
-waits for a lock is, where the server has a short statement_timeout), starting, shutting down, full."""
+waits for a lock is, where the server has a short statement_timeout), starting, shutting down, full. The last are met on
+no new connection: a prepared statement that is gone, is another's, or gives other types since the schema changed."""
 
 _LASTING = (
     "authentication failed",

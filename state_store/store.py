@@ -85,7 +85,7 @@ class StateStore(Listing):
 
         A new job's recurrences that overlap run one at a time, and another for every two results. And they make the
         same data once: the one of the lowest number does, the others ask again until it has, or takes twice as long as
-        it took at most before.
+        it took at most before. One that waits and does not ask for an hour holds nobody up.
 
         Args:
             job_id: The job's name.

@@ -153,14 +153,13 @@ class PostgresqlTransaction(Transaction):
 
     def begin(self, *, write: bool) -> None:
         """Begin, with the first statement."""
-        if self._prepared:
-            self._prepared.begin()
         if self._driver.get_transaction_status():
             # An interrupt kept whoever had the connection before from closing it.
-            self._waiting.append(b"ROLLBACK")
+            self._cursor.execute("ROLLBACK")
         # Whoever waited for a job's row must see what the one before has written; whoever reads, one state.
         level = b"READ COMMITTED" if write else b"REPEATABLE READ"
-        self._waiting.append(b"BEGIN ISOLATION LEVEL " + level + b"; " + self._settings.encode())
+        renewal = self._prepared.begin() if self._prepared else b""
+        self._waiting.append(b"BEGIN ISOLATION LEVEL " + level + b"; " + self._settings.encode() + renewal)
 
     def write(self, statement: ClauseElement, parameters: Mapping[str, Any] = _NONE) -> None:
         """Execute a statement, with the next query or at the end."""

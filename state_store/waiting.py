@@ -1,7 +1,6 @@
 """Whether a recurrence that was opened should wait before it goes on: for its turn, and for data that others make."""
 
 import shlex
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from sqlalchemy import bindparam, func, select
@@ -9,7 +8,7 @@ from sqlalchemy import bindparam, func, select
 from zeus_kfp.state_store.learning import load_learnt
 from zeus_kfp.state_store.locking import alive_until, step_lease_from
 from zeus_kfp.state_store.records import RecurrenceState
-from zeus_kfp.state_store.statements import Row, locked_job, put, required_recurrence, rows, trials_of
+from zeus_kfp.state_store.statements import Row, locked_job, put, required_recurrence, rows
 from zeus_kfp.state_store.tables import RECURRENCE, TRIAL
 from zeus_kfp.state_store.transaction import Transaction
 from zeus_kfp.zeus_core.pacing import trials_at_once
@@ -18,8 +17,18 @@ from zeus_kfp.zeus_core.trial import TrialState
 _LOOKED_AT = 100
 """Latest recurrences of a job that say how long its data takes."""
 
+_SILENCE = timedelta(hours=1)
+"""How long nothing may be heard of a recurrence that waits: it asks every few seconds, unless its pod starts again."""
+
 _OPEN = select(RECURRENCE).where(
     RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value
+)
+_OF_LIFE = ("recurrence_id", "state", "report_number", "issued_at", "lease_expires_at", "finished_at")
+# Of each trial what says whether its recurrence lives: there may be hundreds.
+_TRIALS_OF_OPEN = (
+    select(*(TRIAL.c[name] for name in _OF_LIFE))
+    .join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id)
+    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
 )
 _LATEST = (RECURRENCE.c.job_id == bindparam("job_id")) & (RECURRENCE.c.number > bindparam("after"))
 _SAME_DATA = RECURRENCE.c.data_epoch == bindparam("data_epoch")
@@ -48,9 +57,11 @@ def why_must_wait(transaction: Transaction, now: datetime, job_id: str, run_id: 
     recurrence = required_recurrence(transaction, job_id, run_id)
     if recurrence.state != RecurrenceState.OPEN:
         return ""
-    put(transaction, RECURRENCE, recurrence, lease_expires_at=step_lease_from(now, job))
     waits_its_turn = _why_not_its_turn(transaction, now, job, recurrence) if slow_start else ""
-    return waits_its_turn or _why_others_make_its_data(transaction, now, job, recurrence)
+    why = waits_its_turn or _why_others_make_its_data(transaction, now, job, recurrence)
+    lease = step_lease_from(now, job)
+    put(transaction, RECURRENCE, recurrence, lease_expires_at=min(lease, now + _SILENCE) if why else lease)
+    return why
 
 
 def _why_not_its_turn(transaction: Transaction, now: datetime, job: Row, recurrence: Row) -> str:
@@ -63,8 +74,7 @@ def _why_not_its_turn(transaction: Transaction, now: datetime, job: Row, recurre
     if not earlier:
         return ""
     at_once = trials_at_once(load_learnt(transaction, job))
-    # No more are looked at than it takes: there may be hundreds.
-    ahead = [pair for pair, _ in zip(_ahead(transaction, now, job, earlier), range(at_once), strict=False)]
+    ahead = _ahead(transaction, now, job, earlier) if len(earlier) >= at_once else []
     if len(ahead) < at_once:
         return ""
     until, first = ahead[0]
@@ -76,13 +86,14 @@ def _why_not_its_turn(transaction: Transaction, now: datetime, job: Row, recurre
     )
 
 
-def _ahead(transaction: Transaction, now: datetime, job: Row, earlier: list[Row]) -> Iterator[tuple[datetime, Row]]:
-    """Give the recurrences that live and have not come to the target, each with the end of its lease."""
-    for one in earlier:
-        trials = trials_of(transaction, one)
-        until = alive_until(job, one, trials, now)
-        if until > now and all(trial.state != TrialState.REACHED for trial in trials):
-            yield until, one
+def _ahead(transaction: Transaction, now: datetime, job: Row, earlier: list[Row]) -> list[tuple[datetime, Row]]:
+    """Return the recurrences that live and have not come to the target, each with the end of its lease."""
+    trials: dict[int, list[Row]] = {}
+    for trial in rows(transaction, _TRIALS_OF_OPEN, {"job_id": job.job_id}):
+        trials.setdefault(trial.recurrence_id, []).append(trial)
+    reached = {id_ for id_, own in trials.items() if any(trial.state == TrialState.REACHED for trial in own)}
+    pairs = [(alive_until(job, one, trials.get(one.id, ()), now), one) for one in earlier if one.id not in reached]
+    return [(until, one) for until, one in pairs if until > now]
 
 
 def _why_others_make_its_data(transaction: Transaction, now: datetime, job: Row, recurrence: Row) -> str:
@@ -99,7 +110,9 @@ def _why_others_make_its_data(transaction: Transaction, now: datetime, job: Row,
     users = sorted(rows(transaction, _OPEN_WITH_DATA, same_data), key=lambda user: int(user.number))
     makers = [user for user in users if user.number < recurrence.number]
     spare = _spare_of_lease(transaction, job) if makers else timedelta(0)
-    ends = [(alive_until(job, maker, (), now) - spare, maker) for maker in makers]
+    leases = [(alive_until(job, maker, (), now), maker) for maker in makers]
+    # One that waits itself has not begun, and nothing of its lease to spare.
+    ends = [(lease if lease <= now + _SILENCE else lease - spare, maker) for lease, maker in leases]
     alive = [(end, maker) for end, maker in ends if end > now]
     if not alive:
         return ""

@@ -15,8 +15,8 @@ def wait(
     *,
     slow_start: bool = True,
     sleep: Callable[[float], object] = time.sleep,
-) -> None:
-    """Return once a recurrence may go on; what others have made by then, it will find in KFP's cache.
+) -> bool:
+    """Return once a recurrence may go on, and whether it had to wait; what others made, it will find in KFP's cache.
 
     KFP's cache knows finished steps only. It ends: whoever is waited for has a lease.
 
@@ -28,8 +28,14 @@ def wait(
         sleep: Waits for a time in s.
     """
     told = ""
-    while why := store.why_must_wait(job_id, run_id, slow_start=slow_start):
-        if why != told:
-            print(why, flush=True)
-            told = why
-        sleep(POLL_S)
+    try:
+        while why := store.why_must_wait(job_id, run_id, slow_start=slow_start):
+            if why != told:
+                print(why, flush=True)
+                told = why
+            sleep(POLL_S)
+    except KeyboardInterrupt:
+        # Nobody starts it again, and those behind it would wait for it.
+        store.close_recurrence(job_id, run_id)
+        raise
+    return bool(told)

@@ -2,11 +2,13 @@
 
 import dataclasses
 import time
+from contextlib import contextmanager
 
 import pytest
 
 from tests.state_store.driving import NOT_REACHED, SPEC
 from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.transaction import PostgresqlTransaction, SqliteTransaction
 from zeus_kfp.zeus_core import TrialState
 from zeus_kfp.zeus_core.errors import InvalidValueError, UnknownJobError, UnknownRecurrenceError
 
@@ -26,6 +28,17 @@ def going_on(store, runs="abcdef"):
     """Return the runs that need not wait for the results of others, and what the others wait for."""
     whys = {run: store.why_must_wait("job", run) for run in runs}
     return "".join(run for run, why in whys.items() if "finds out" not in why), whys
+
+
+@contextmanager
+def reads_of(store):
+    """Give a list of the queries that are sent in a block."""
+    sent = []
+    kind = SqliteTransaction if store._database.is_sqlite else PostgresqlTransaction
+    read = kind.read
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "read", lambda self, query, *values: sent.append(query) or read(self, query, *values))
+        yield sent
 
 
 def finish(store, run, outcome=REACHED):
@@ -87,6 +100,46 @@ def test_nobody_waits_longer_than_a_lease_and_asking_keeps_ones_own(opened, cloc
     clock.move(hours=5)
     # Nobody has heard of a since; all the others asked.
     assert going_on(opened, "bcdef")[0] == "b"
+
+
+def test_whoever_was_silent_for_an_hour_while_it_waited_holds_nobody_up_however_long_a_step_may_take(opened, clock):
+    going_on(opened)
+    opened.close_recurrence("job", "a")
+    clock.move(minutes=59)
+    assert going_on(opened, "c")[0] == ""
+    clock.move(minutes=1)
+    # Nobody has heard of b since.
+    assert going_on(opened, "cd")[0] == "c"
+    # From then on it is at a step, and may be silent for as long as that may take.
+    clock.move(hours=24)
+    assert going_on(opened, "d")[0] == ""
+
+
+def test_whoever_waits_for_data_is_waited_for_though_data_never_takes_long(store, clock):
+    for run, version in (("a", "old"), ("b", "new"), ("c", "new"), ("d", "new")):
+        store.open_recurrence(SPEC, run, data_version=version)
+    clock.move(minutes=1)
+    store.suggest("job", "a", 1)  # data takes a minute
+    assert "recurrence 2 of run b" in store.why_must_wait("job", "c", slow_start=False)
+    store.close_recurrence("job", "b")
+    # Either of the two that are left makes the data, and not both.
+    assert "recurrence 3 of run c" in store.why_must_wait("job", "d", slow_start=False)
+    assert store.why_must_wait("job", "c", slow_start=False) == ""
+
+
+@pytest.mark.parametrize("outcome", [NOT_REACHED, REACHED])
+def test_a_look_reads_as_often_whatever_number_of_recurrences_is_open(store, outcome):
+    def looks(count):
+        for number in range(count):
+            store.open_recurrence(SPEC, f"run-{number}")
+            store.suggest("job", f"run-{number}", 1)
+            store.report("job", f"run-{number}", 1, outcome)
+        store.open_recurrence(SPEC, f"last-{count}")
+        with reads_of(store) as read:
+            store.why_must_wait("job", f"last-{count}")
+        return len(read)
+
+    assert looks(2) == looks(40)
 
 
 def test_a_job_that_starts_anew_is_new_again(opened):
