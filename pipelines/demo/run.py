@@ -134,8 +134,8 @@ def _why_not_granted(store_url: str, job_id: str, log: Path) -> str:
     for recurrence in _under_way(store_url, job_id):
         return (
             f"recurrence {recurrence.number} of the demonstration is under way, or was left by one that was killed: "
-            f"wait for its end, or free its slot by `{STORE_VARIABLE}={shlex.quote(store_url)} zeus-kfp recurrences close "
-            f"{recurrence.job_id} {recurrence.run_id}`"
+            f"wait for its end, or free its slot by `{STORE_VARIABLE}={shlex.quote(store_url)} zeus-kfp recurrences "
+            f"close {recurrence.job_id} {recurrence.run_id}`"
         )
     return f"the demonstration was granted no further recurrence: {log} says why"
 

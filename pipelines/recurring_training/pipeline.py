@@ -274,8 +274,8 @@ def _add(name: str, stage: Stage, winner: dsl.PipelineTask) -> None:
     stage.add(winner.outputs["model"])
     if len(pipeline.tasks) == before:
         raise InvalidValueError(
-            f"the stage {name!r} added no step to the pipeline: it is called once, while the pipeline is built. Make it a "
-            "component with the input `model` (@dsl.component), or call components in it"
+            f"the stage {name!r} added no step to the pipeline: it is called once, while that is built. Make it "
+            "a component with the input `model` (@dsl.component), or call components in it"
         )
 
 

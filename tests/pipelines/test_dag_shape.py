@@ -119,6 +119,12 @@ def test_a_stage_whose_end_kfp_could_not_tell_is_refused():
     recurring_training(stages={"index": grouped})
 
 
+@pytest.mark.parametrize("every", [1, 3, "new data"])
+def test_a_function_that_adds_no_step_is_no_stage(every):
+    with pytest.raises(InvalidValueError, match=r"the stage 'evaluate' added no step.*@dsl\.component"):
+        recurring_training(stages={"evaluate": Stage(lambda model: None, every=every)})
+
+
 @pytest.mark.parametrize(
     ("fingerprint", "error", "says"),
     [

@@ -264,3 +264,23 @@ def test_any_history_gives_a_size_that_fits_and_draws_nothing(sizes, data, max_e
     assert rng.bit_generator.state == before
     for arm in BAYES.posterior(job, learnt):
         assert arm.mean_cost is None or (math.isfinite(arm.mean_cost) and math.isfinite(arm.standard_deviation))
+
+
+def test_a_size_in_flight_for_the_first_time_gets_no_second_trial_even_where_it_is_predicted_to_be_best() -> None:
+    learnt = rebuild(JOB, [seen(32, REACHED, 30), seen(64, REACHED, 12)])
+    first = suggested(learnt)
+    assert (first.batch_size, "predicted to cost least" in first.why) == (128, True)
+    second = suggested(learnt, JOB, 128)
+    assert (second.batch_size, "known to cost least" in second.why) == (64, True)
+    # Once it is known, it may be used as often as it pays.
+    assert suggested(observe(JOB, learnt, seen(128, REACHED, 8)), JOB, 128).batch_size == 128
+
+
+def test_one_unlucky_trial_is_doubted_more_than_many() -> None:
+    usual = [seen(32, REACHED, 20)] * 20
+    once, often = (rebuild(JOB, [*usual, *[seen(64, REACHED, 30)] * count]) for count in (1, 10))
+    (_, after_one), (_, after_ten) = log_cost(once), log_cost(often)
+    at = SIZES.index(64)
+    # The pooled noise alone would say that one trial is known to it, and ten to a third of it.
+    noise = math.sqrt(3 * 0.1**2 / (3 + 19))
+    assert after_one[at] > 1.5 * noise and after_ten[at] < noise
