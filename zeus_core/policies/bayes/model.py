@@ -17,9 +17,9 @@ epochs of a job's trials are not known, ln cost = f + g is modelled with the sum
 
 Trials that reached the target observe f as the mean of ln epochs, with the noise's variance over their number. That
 variance is pooled over all sizes with a weak prior, and is doubted where a size has few trials (Student's t), since
-its own may be another. The cost of an epoch is known after one trial. A trial that was given up is censored evidence: f lies
-above the logarithm of the epochs that it had. How often trials of a size are given up is counted besides, since some
-sizes reach the target by luck only.
+its own may be another. The cost of an epoch is known after one trial. A trial that was given up is censored evidence:
+f lies above the logarithm of the epochs that it had. How often trials of a size are given up is counted besides, since
+some sizes reach the target by luck only.
 
 References:
     [1] McCandlish, Kaplan, Amodei, "An Empirical Model of Large-Batch Training", 2018.
