@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from kfp import dsl
 from nbclient import NotebookClient
 from typer.testing import CliRunner
 
@@ -69,9 +70,15 @@ def test_the_python_of_the_cluster_guide_makes_the_same_schedule_as_its_command(
     assert len(server.books.recurring_runs) == 1
 
 
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def look_at(model: dsl.Input[dsl.Model]):
+    print(model.uri)
+
+
 def test_the_stages_of_the_knobs_guide_build_a_pipeline():
     (code,) = blocks("knobs.md", "python")
-    steps = dict.fromkeys(("evaluate", "deploy", "index"), lambda model: None)
+    # As components, and as a function that calls one.
+    steps = {"evaluate": look_at, "deploy": lambda model: look_at(model=model), "index": look_at}
     names = steps | {"train": "trainer:train"}
     exec(code, names)
     assert names["stages"]["deploy"].every == 3
