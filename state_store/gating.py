@@ -8,7 +8,7 @@ from sqlalchemy import Select, bindparam, func, select
 
 from zeus_kfp.state_store.drifting import pending_drifts
 from zeus_kfp.state_store.epochs import data_is_gone, is_new_data
-from zeus_kfp.state_store.locking import COUNTS, alive_until, oldest_open, open_count
+from zeus_kfp.state_store.locking import COUNTS, alive_until, open_count, open_recurrences
 from zeus_kfp.state_store.records import JobPhase, RecurrenceState
 from zeus_kfp.state_store.rows import next_due_at
 from zeus_kfp.state_store.statements import Row, count, joined, labelled, put, rows, trials_of
@@ -133,7 +133,7 @@ def _span(period_s: float) -> str:
 def _why_no_slot(transaction: Transaction, job: Row, now: datetime) -> str:
     if open_count(transaction, job) < job.max_concurrent_recurrences:
         return ""
-    oldest = oldest_open(transaction, job)
+    oldest = open_recurrences(transaction, job)[0]
     lease = alive_until(job, oldest, trials_of(transaction, oldest), now)
     return (
         f"job {job.job_id} has as many recurrences running as max_concurrent_recurrences allows "

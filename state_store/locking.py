@@ -15,9 +15,9 @@ from zeus_kfp.zeus_core.trial import TrialState
 LEASE_MARGIN = timedelta(minutes=10)
 """What a step may take beyond its own time: its pod's start, its report."""
 
-_IS_OPEN = and_(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
-_OPEN = select(RECURRENCE).where(_IS_OPEN)
-_OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(_IS_OPEN)
+IS_OPEN = and_(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
+_OPEN = select(RECURRENCE).where(IS_OPEN)
+_OPEN_COUNT = select(func.count()).select_from(RECURRENCE).where(IS_OPEN)
 # No EXISTS: PostgreSQL would hash the trials of all jobs to look at a single recurrence.
 _ANY_TRIAL = select(TRIAL.c.id).where(TRIAL.c.recurrence_id == RECURRENCE.c.id).limit(1).scalar_subquery()
 COUNTS = (RECURRENCE.c.state == RecurrenceState.OPEN.value) | _ANY_TRIAL.is_not(None)
@@ -35,7 +35,7 @@ _MAYBE_DEAD = _OPEN.where(
 _LATER = (
     select(RECURRENCE.c.id)
     .select_from(RECURRENCE.outerjoin(TRIAL, TRIAL.c.recurrence_id == RECURRENCE.c.id))
-    .where(_IS_OPEN)
+    .where(IS_OPEN)
     .where(
         (RECURRENCE.c.opened_at > bindparam("now"))
         | (TRIAL.c.issued_at > bindparam("now"))
@@ -80,10 +80,10 @@ def open_count(transaction: Transaction, job: Row) -> int:
     return count(transaction, _OPEN_COUNT, {"job_id": job.job_id})
 
 
-def oldest_open(transaction: Transaction, job: Row) -> Row:
-    """Return the oldest of a job's recurrences that have not ended; there is one."""
+def open_recurrences(transaction: Transaction, job: Row) -> list[Row]:
+    """Return a job's recurrences that have not ended, by number."""
     # Asked to sort, SQLite would walk the job's whole history in its order.
-    return min(rows(transaction, _OPEN, {"job_id": job.job_id}), key=lambda recurrence: int(recurrence.number))
+    return sorted(rows(transaction, _OPEN, {"job_id": job.job_id}), key=lambda recurrence: int(recurrence.number))
 
 
 def expire(transaction: Transaction, trial: Row, now: datetime, reason: str) -> None:

@@ -7,7 +7,7 @@ from sqlalchemy import bindparam, delete
 from zeus_kfp.state_store.gating import has_had_all
 from zeus_kfp.state_store.generators import seeded_state
 from zeus_kfp.state_store.learning import relearn
-from zeus_kfp.state_store.locking import oldest_open, open_count, reap
+from zeus_kfp.state_store.locking import open_count, open_recurrences, reap
 from zeus_kfp.state_store.records import JobPhase
 from zeus_kfp.state_store.statements import Row, locked_job, put
 from zeus_kfp.state_store.tables import ARM, DRIFT, JOB, PROFILE, RECURRENCE, STAGE_TURN, TRIAL
@@ -86,7 +86,7 @@ def _refuse_in_use(transaction: Transaction, job: Row, now: datetime) -> None:
     reap(transaction, job, now)
     running = open_count(transaction, job)
     if running:
-        oldest = oldest_open(transaction, job)
+        oldest = open_recurrences(transaction, job)[0]
         raise JobInUseError(
             f"job {job.job_id!r} has {running} open recurrence(s), the oldest number {oldest.number} of run "
             f"{oldest.run_id!r}: let them end, or close them with `zeus-kfp recurrences close`"

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import bindparam, func, select
 
 from zeus_kfp.state_store.learning import load_learnt
-from zeus_kfp.state_store.locking import alive_until, step_lease_from
+from zeus_kfp.state_store.locking import IS_OPEN, alive_until, open_recurrences, step_lease_from
 from zeus_kfp.state_store.records import RecurrenceState
 from zeus_kfp.state_store.statements import Row, locked_job, put, required_recurrence, rows
 from zeus_kfp.state_store.tables import RECURRENCE, TRIAL
@@ -20,23 +20,18 @@ _LOOKED_AT = 100
 _SILENCE = timedelta(hours=1)
 """How long nothing may be heard of a recurrence that waits: it asks every few seconds, unless its pod starts again."""
 
-_OPEN = select(RECURRENCE).where(
-    RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value
-)
 _OF_LIFE = ("recurrence_id", "state", "report_number", "issued_at", "lease_expires_at", "finished_at")
 # Of each trial what says whether its recurrence lives: there may be hundreds.
 _TRIALS_OF_OPEN = (
     select(*(TRIAL.c[name] for name in _OF_LIFE))
     .join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id)
-    .where(RECURRENCE.c.job_id == bindparam("job_id"), RECURRENCE.c.state == RecurrenceState.OPEN.value)
+    .where(IS_OPEN)
 )
 _LATEST = (RECURRENCE.c.job_id == bindparam("job_id")) & (RECURRENCE.c.number > bindparam("after"))
 _SAME_DATA = RECURRENCE.c.data_epoch == bindparam("data_epoch")
 _MADE = (
     select(TRIAL.c.id).join(RECURRENCE, TRIAL.c.recurrence_id == RECURRENCE.c.id).where(_LATEST, _SAME_DATA).limit(1)
 )
-# Put in order, and cut off, by whoever reads them: asked to, SQLite would walk the job's whole history.
-_OPEN_WITH_DATA = _OPEN.where(_SAME_DATA)
 _USES_OF_DATA = (
     select(
         RECURRENCE.c.number,
@@ -69,8 +64,7 @@ def _why_not_its_turn(transaction: Transaction, now: datetime, job: Row, recurre
 
     Of the open ones, those of the lowest numbers go on, as many as enough is known for.
     """
-    by_number = sorted(rows(transaction, _OPEN, {"job_id": job.job_id}), key=lambda one: int(one.number))
-    earlier = [one for one in by_number if one.number < recurrence.number]
+    earlier = [one for one in open_recurrences(transaction, job) if one.number < recurrence.number]
     if not earlier:
         return ""
     at_once = trials_at_once(load_learnt(transaction, job))
@@ -107,7 +101,7 @@ def _why_others_make_its_data(transaction: Transaction, now: datetime, job: Row,
     same_data = {"job_id": job.job_id, "data_epoch": recurrence.data_epoch}
     if rows(transaction, _MADE, same_data | {"after": job.recurrence_count - _LOOKED_AT}):
         return ""
-    users = sorted(rows(transaction, _OPEN_WITH_DATA, same_data), key=lambda user: int(user.number))
+    users = [one for one in open_recurrences(transaction, job) if one.data_epoch == recurrence.data_epoch]
     makers = [user for user in users if user.number < recurrence.number]
     spare = _spare_of_lease(transaction, job) if makers else timedelta(0)
     leases = [(alive_until(job, maker, (), now), maker) for maker in makers]

@@ -87,9 +87,7 @@ def open_recurrence(
         slots: The trial slots it may use.
         data_epoch: Key of the preprocessed data: the same key, no second preprocessing.
     """
-    from functools import partial
-
-    from zeus_kfp.components.open_recurrence.waiting import wait
+    from zeus_kfp.components.open_recurrence.waiting import open_in_turn
     from zeus_kfp.state_store import StateStore
     from zeus_kfp.zeus_core import JobSpec
 
@@ -124,20 +122,15 @@ def open_recurrence(
         user=user,
     )
     with StateStore.from_environment() as store:
-        open_ = partial(
-            store.open_recurrence,
+        opened = open_in_turn(
+            store,
             spec,
             run_id,
             on_knob_change=on_knob_change,
             data_version=data_version,
             start_now=start_now,
+            slow_start=slow_start,
         )
-        opened = open_()
-        print(opened.why)
-        if opened.granted and wait(store, job_id, run_id, slow_start=slow_start):
-            # Whoever saw it wait may have closed it.
-            opened = open_()
-            print(opened.why)
     with open(notice.path, "w", encoding="utf-8") as file:
         file.write(opened.why + "\n")
     return int(opened.granted), list(opened.slots), opened.data_epoch

@@ -4,8 +4,36 @@ import time
 from collections.abc import Callable
 
 from zeus_kfp.state_store import StateStore
+from zeus_kfp.state_store.records import OpenedRecurrence
+from zeus_kfp.zeus_core import JobSpec
 
 POLL_S = 10.0
+
+
+def open_in_turn(
+    store: StateStore,
+    spec: JobSpec,
+    run_id: str,
+    *,
+    on_knob_change: str,
+    data_version: str,
+    start_now: bool,
+    slow_start: bool,
+) -> OpenedRecurrence:
+    """Open a recurrence, return once it may go on, and print why it may, must wait or may not; arguments as there."""
+
+    def opened() -> OpenedRecurrence:
+        answer = store.open_recurrence(
+            spec, run_id, on_knob_change=on_knob_change, data_version=data_version, start_now=start_now
+        )
+        print(answer.why)
+        return answer
+
+    answer = opened()
+    if answer.granted and wait(store, spec.job_id, run_id, slow_start=slow_start):
+        # Whoever saw it wait may have closed it.
+        return opened()
+    return answer
 
 
 def wait(
